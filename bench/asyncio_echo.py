@@ -22,7 +22,7 @@ NAME = "asyncio_echo"
 SERVER = "asyncio_echo_server"
 CPU_THREADS = (0, 1, 2, 4)
 
-# What Headway is held to, by CPU-bound threads.
+# Headway's targets, by number of CPU-bound threads.
 SHARE_OF_RATE_ALONE = {1: 0.9, 2: 0.7, 4: 0.6}
 P99_MS = 1.0
 
@@ -79,7 +79,7 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     settings = stock_and(options.policy)
-    # Without CPU-bound threads in any case: it is what the others are held against.
+    # The cell without CPU-bound threads is always measured: the others are compared with it.
     counts = sorted({0, *options.cpu_threads})
     cells = [Cell(count, "threads", setting) for count in counts for setting in settings]
     figures: Figures[Cell] = Figures()

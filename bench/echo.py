@@ -26,7 +26,7 @@ SERVER = "echo_server"
 CPU_THREADS = (0, 1, 2, 4, 8)
 BEST_INTERVAL_S = 0.00001
 
-# What Headway is held to, by CPU-bound threads where it depends on them.
+# Headway's targets, by number of CPU-bound threads where they depend on it.
 SHARE_OF_PROCESSES = {1: 0.8, 2: 0.9, 4: 1.2, 8: 1.5}
 OTHER_POLICY_SHARE = 0.8
 TIMES_STOCK = 100.0
@@ -118,7 +118,7 @@ def targets_of(figures: Figures[Cell], cpu_threads: int, rows: Rows) -> list[Tar
 
 
 def compare_policies(figures: Figures[Cell], counts: Sequence[Rows]) -> list[Target]:
-    """The best of the policies is the one to hold to the yardstick; the others keep up with it."""
+    """The best policy is compared with the yardstick, and each other policy with the best one."""
     names = list(counts[0].policies) if counts else []
 
     def mean_logarithm(policy: str) -> float:

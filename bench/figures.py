@@ -1,8 +1,8 @@
-"""What a benchmark measured: values by cell and round, their ratios, tables and targets.
+"""The figures of a benchmark: values by cell and round, their ratios, tables and targets.
 
 A *cell* is one thing that is measured once a round, such as a policy beside four threads; a
-*figure* is one number that each of its rounds brings. Since the machine drifts, two cells are
-compared by the median of their ratios round by round. It knows nothing of how values come about.
+*figure* is a number that each round of a cell yields. Since the machine drifts, two cells are
+compared by the median of their ratios round by round. This module does not know how values arise.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headway.experiments.output.drawing import number
 
 __all__ = ["Figures", "Target", "number", "percentile", "ratio", "spread", "table"]
 
-# Where the rounds of a row differ by more than this share of their median, the row says so.
+# A row whose rounds differ by more than this share of their median is marked as unstable.
 UNSTABLE_SPREAD = 0.5
 
 Cell = TypeVar("Cell", bound=tuple[Any, ...])
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Of values in any order; NaN without values."""
+    """The percentile of values in any order; NaN without values."""
     return histogram.percentile(sorted(values), share) if values else math.nan
 
 
@@ -46,7 +46,7 @@ class Figures(Generic[Cell]):
             self._values.setdefault(cell, {}).setdefault(figure, []).append(value)
 
     def values(self, cell: Cell, figure: str) -> list[float]:
-        """By round; empty for what the cell does not have."""
+        """The figure's values by round; empty if the cell does not have the figure."""
         return self._values.get(cell, {}).get(figure, [])
 
     def median(self, cell: Cell, figure: str) -> float:
@@ -57,12 +57,12 @@ class Figures(Generic[Cell]):
         return max(self.values(cell, figure), default=math.nan)
 
     def ratios(self, cell: Cell, other: Cell, figure: str) -> list[float]:
-        """Round by round."""
+        """The ratios of two cells, by round."""
         pairs = zip(self.values(cell, figure), self.values(other, figure), strict=True)
         return [ratio(value, base) for value, base in pairs]
 
     def ratio(self, cell: Cell, other: Cell, figure: str) -> float:
-        """The median of the ratios round by round; NaN where one of the two is missing."""
+        """The median of the ratios round by round; NaN if one of the two cells has no values."""
         if not self.values(cell, figure) or not self.values(other, figure):
             return math.nan
         return statistics.median(self.ratios(cell, other, figure))
@@ -70,7 +70,7 @@ class Figures(Generic[Cell]):
     def experiments(
         self, name: str, parameters: Callable[[Cell], dict[str, Any]], targets: Sequence[Target]
     ) -> list[dict[str, Any]]:
-        """Of the benchmark results' schema 1: one for each figure; the first has the targets."""
+        """The experiments of results schema 1, one per figure; the first has the targets."""
         names = dict.fromkeys(figure for figures in self._values.values() for figure in figures)
         experiments: list[dict[str, Any]] = [
             {
@@ -90,7 +90,7 @@ class Figures(Generic[Cell]):
 
 
 def unit_of(figure: str) -> str:
-    """From the figure's name, which carries it."""
+    """The unit, which the end of the figure's name gives."""
     if figure.endswith("_per_s"):
         return figure.removesuffix("_per_s").replace("_", " ") + "/s"
     if figure.endswith("_bytes"):
@@ -115,7 +115,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 class Target(NamedTuple):
-    """A figure that Headway sets itself, at least or at most, and what was measured."""
+    """A target that Headway sets itself, a lower or an upper bound, and the measured value."""
 
     text: str
     value: float
@@ -131,7 +131,7 @@ class Target(NamedTuple):
         return f"{'met    ' if self.met else 'NOT MET'}  {self.statement()['text']}"
 
     def statement(self) -> dict[str, Any]:
-        """For the benchmark results, schema 1."""
+        """The target as a statement of the benchmark results, schema 1."""
         relation = "at most" if self.at_most else "at least"
         unit = f" {self.unit}" if self.unit else ""
         text = f"{self.text}: {number(self.value)}{unit}, {relation} {number(self.bound)}{unit}"
@@ -140,7 +140,7 @@ class Target(NamedTuple):
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], names: int = 2) -> str:
-    """Aligned columns: the first `names` to the left, figures to the right."""
+    """Aligned columns: the first `names` are left-aligned, the figures are right-aligned."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     lines = []
     for row in (headings, *rows):

@@ -29,7 +29,7 @@ SHAPE = (1, 4)
 PEERS = ("granian", "gunicorn")
 CALLS_WARM_UP_S = 0.2
 
-# What two threads do of one thread's calls, and Headway of each peer's requests.
+# Targets: calls of two threads as a multiple of one's, and requests as a multiple of each peer's.
 TIMES_ONE_THREAD = 1.7
 TIMES_PEER = 1.0
 

@@ -39,7 +39,7 @@ HEAVY_VISITORS = 2
 LIGHT_PER_S = (100.0, 5.0)
 START_TIMEOUT_S = 20.0
 
-# What Headway is held to, by light requests per second.
+# Headway's targets, by light requests per second.
 P99_MS = {100.0: 3.0}
 TIMES_BETTER_P99 = {5.0: 20.0}
 HEAVY_SHARE_OF_STOCK = {5.0: 0.95}
@@ -64,7 +64,7 @@ class Cell(NamedTuple):
 
 @contextmanager
 def serving(setting: Setting, loops: int) -> Iterator[int]:
-    """gunicorn with one worker process, from its first answer on; gives its port."""
+    """Runs gunicorn with one worker process; yields its port after the first answer."""
     words = ["-m", "gunicorn", "--worker-class", "gthread", "--workers", "1"]
     words += ["--threads", str(THREADS), "--keep-alive", "600", "--no-control-socket"]
     words += ["--graceful-timeout", "1", "--chdir", str(PROGRAMS)]

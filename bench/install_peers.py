@@ -48,7 +48,7 @@ def missing_packages() -> list[str]:
 
 
 def install_packages() -> None:
-    """What fails here costs only the peers that need it."""
+    """Installs the missing Debian packages. A failure costs only the peers that need them."""
     if shutil.which("apt-get") is None:
         say(f"this is not Debian: install what it calls {' '.join(PACKAGES)}")
         return
@@ -73,7 +73,7 @@ def last_line(text: str) -> str:
 
 
 def reason(text: str) -> str:
-    """The compiler's first complaint, where there is one, says more than what pip makes of it."""
+    """The compiler's first error, which says more than pip's message; else the last line."""
     lines = [line.strip() for line in text.splitlines()]
     complaints = [line for line in lines if "error:" in line.lower() and "subprocess" not in line]
     return (complaints or [last_line(text)])[0]
@@ -90,14 +90,14 @@ def make_environment(folder: Path) -> None:
 
 
 def install(folder: Path, *requirements: str) -> str | None:
-    """Why they could not be installed, if so."""
+    """Installs the requirements. Returns the reason if this failed."""
     words = [str(UV), "pip", "install", "--quiet", "--python", str(folder / "bin" / "python")]
     ended = subprocess.run([*words, *requirements], capture_output=True, text=True)
     return reason(ended.stderr) if ended.returncode else None
 
 
 def peers() -> dict[str, list[str]]:
-    """The requirements of each, by its name among `PEERS`; gunicorn's are the benchmarks' own."""
+    """Each peer's requirements, by its name in `PEERS`; gunicorn's are those of the benchmarks."""
     lines = (BENCH / REQUIREMENTS[FREE_THREADED]).read_text().splitlines()
     wanted = [line.split() for line in lines if line and not line.startswith("#")]
     names = {peer.distribution: name for name, peer in PEERS.items()}
@@ -105,7 +105,7 @@ def peers() -> dict[str, list[str]]:
 
 
 def install_all(folder: Path) -> int:
-    """How many peers could not be had."""
+    """Returns how many peers could not be installed."""
     install_packages()
     make_environment(folder)
     failed = 0

@@ -19,7 +19,7 @@ INSTALL = "run bench/install_peers.py"
 
 
 def folder_for(free_threaded: bool) -> Path:
-    """One environment for each kind of build: extension modules differ."""
+    """The environment for a kind of build. Extension modules differ between the two kinds."""
     return FREE_THREADED_PEERS_FOLDER if free_threaded else PEERS_FOLDER
 
 
@@ -37,8 +37,9 @@ print(json.dumps({"build": sys.version.split()[0] + sys.abiflags, "versions": na
 
 
 class Installed:
-    """Which of the wanted peers are here, and why others are not. Nobody needs the folder who wants
-    none. They are to have the same build of CPython as what they are measured beside."""
+    """The requested peers that are installed, and the reasons why the others are not. Without a
+    requested peer the folder need not exist. The peers must have the same build of CPython as the
+    server that they are compared with."""
 
     def __init__(
         self, names: Sequence[str], folder: Path = PEERS_FOLDER, build: Build = THIS_BUILD
@@ -80,12 +81,12 @@ class Installed:
         return versions
 
     def _reason(self, name: str) -> str:
-        """What bench/install_peers.py left behind where it failed."""
+        """The reason that bench/install_peers.py left behind when it failed."""
         note = self.bin.parent / f"{name}.failed"
         return note.read_text().strip() if note.exists() else f"not installed: {INSTALL}"
 
     def servers(self, processes: int, threads: int) -> list[Server]:
-        """Those that have this shape. One without threads has none but of one thread."""
+        """The installed peers that support this shape. Those without threads have one thread."""
         return [
             Server(name, processes, threads)
             for name in self.versions

@@ -50,7 +50,7 @@ class Paired(NamedTuple):
         return low, middle, high
 
     def experiment(self, name: str, parameter: str = "meter") -> dict[str, Any]:
-        """For the benchmark results, schema 1."""
+        """The experiment of the benchmark results, schema 1."""
         rows = [
             {"parameters": {parameter: value}, **spread(seconds)}
             for value, seconds in (("off", self.off_s), ("on", self.on_s))
@@ -131,8 +131,8 @@ def clock_read_seconds() -> float:
 
 
 def instructions_per_pair(*before: str) -> float | None:
-    """Instructions of one drop and take after these statements, with Python's own around it; None
-    without valgrind."""
+    """The instructions of one drop and take after these statements, including those of Python
+    around the pair; None without valgrind."""
     if shutil.which("valgrind") is None:
         return None
     few, many = 1_000, 51_000

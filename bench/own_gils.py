@@ -24,7 +24,7 @@ PROCESSES = Server(HEADWAY, 2, 1)
 SERVERS = (ONE, TWO, PROCESSES)
 APPLICATIONS = ("pages", "flask", "django")
 
-# What two interpreters are held to: of one interpreter's requests, of two processes' memory.
+# Targets for two interpreters: requests against one's, memory against that of two processes.
 TIMES_ONE = 1.85
 MEMORY_OF_PROCESSES = 0.6
 
@@ -69,7 +69,7 @@ def page(cell: Cell) -> str:
 
 
 def beside(cell: Cell, server: Server, cells: Sequence[Cell]) -> Cell | None:
-    """The same page's cell of another server."""
+    """The cell of another server for the same page; None if it is not measured."""
     other = cell._replace(server=server)
     return other if other in cells else None
 

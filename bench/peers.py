@@ -1,7 +1,8 @@
 """The WSGI servers that are measured side by side: how each is started.
 
-Each peer runs as its own documentation has it for production, access log off, with limits on
-connections out of the way. It knows nothing of what is measured, nor of what is installed.
+Each peer runs as its own documentation recommends for production, with the access log off and with
+connection limits that no benchmark reaches. This module knows neither what is measured nor what is
+installed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADWAY = "headway"
-# What serving costs if it is done by the kernel alone: programs/answers.c.
+# The cost of serving that the kernel alone causes: programs/answers.c.
 FLOOR = "floor"
-# More than any benchmark opens.
+# More connections than any benchmark opens.
 CONNECTIONS = 20_000
 KEEP_ALIVE_S = 600
 
@@ -43,10 +44,10 @@ APPLICATIONS = {
 
 
 class Server(NamedTuple):
-    """A server as one cell runs it. `policy` is Headway's; None is its default. So are
-    `interpreters`, each with a GIL of its own; with 0 it serves in the main interpreter. `python`
-    runs Headway; None is the one that runs the benchmark. Peers have theirs. `telemetry` is the
-    socket that Headway's processes report to."""
+    """A server as one cell runs it. `policy` and `interpreters` apply to Headway alone: the policy
+    None is its default, and each interpreter has a GIL of its own; 0 interpreters mean that it
+    serves in the main one. `python` runs Headway; None is the Python that runs the benchmark. Peers
+    have their own. `telemetry` is the socket that Headway's processes report to."""
 
     name: str
     processes: int
@@ -78,7 +79,7 @@ class Server(NamedTuple):
         return " ".join(words)
 
     def parameters(self) -> dict[str, Any]:
-        """As a row of the results has them."""
+        """The server's parameters in a row of the results."""
         return {
             "server": self.name,
             "processes": self.processes,
@@ -113,7 +114,7 @@ def fastwsgi(launch: Launch) -> list[str]:
 
 
 def served_from_python(launch: Launch) -> list[str]:
-    """For servers without a command line that could do it."""
+    """The command for servers whose own command line cannot do this."""
     script = str(PROGRAMS / "embedded_server.py")
     words = [str(launch.bin / "python"), script, launch.server.name, str(launch.application)]
     return [*words, str(launch.port), str(launch.server.processes)]
@@ -138,14 +139,14 @@ def gunicorn(launch: Launch) -> list[str]:
 def waitress(launch: Launch) -> list[str]:
     words = [str(launch.bin / "waitress-serve"), f"--listen=127.0.0.1:{launch.port}"]
     words += [f"--threads={launch.server.threads}", f"--connection-limit={CONNECTIONS}"]
-    # select() takes no descriptor from 1024 on.
+    # select() accepts no descriptor above 1023.
     words += [f"--channel-timeout={KEEP_ALIVE_S}", "--asyncore-use-poll"]
     return [*words, str(launch.application)]
 
 
 def uwsgi(launch: Launch) -> list[str]:
-    # Does not work: --http11-socket, without the router. It is faster, but a connection that is
-    # kept alive keeps a thread, and of 10 connections only as many are served as there are threads.
+    # --http11-socket without the router does not work here. It is faster, but each kept-alive
+    # connection occupies a thread, so no more connections are served than there are threads.
     words = [str(launch.bin / "uwsgi"), "--master", "--die-on-term", "--disable-logging"]
     words += ["--need-app", "--http", f"127.0.0.1:{launch.port}", "--http-keepalive"]
     words += ["--http-timeout", str(KEEP_ALIVE_S), "--http-events", str(CONNECTIONS)]
@@ -210,7 +211,7 @@ def floor(launch: Launch) -> list[str]:
 
 
 class Peer(NamedTuple):
-    """What a server can do; `distribution` is its name on PyPI."""
+    """How to start a server, and what it supports; `distribution` is its name on PyPI."""
 
     distribution: str
     command: Callable[[Launch], list[str]]

@@ -1,6 +1,7 @@
-"""Datagrams that a real `headway serve` sends under load, to be sent again as other processes'.
+"""Captures datagrams that a real `headway serve` sends under load, to resend them as those of
+other processes.
 
-Knows nothing of what is measured with them.
+This module does not know what is measured with them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TICK = 2
 
 
 def read_ticks(count: int) -> list[bytes]:
-    """So many ticks of all processes together, which takes half as many seconds."""
+    """Returns `count` ticks of all processes together, which takes half as many seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reports.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
@@ -57,7 +58,7 @@ def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
         for client in clients:
             client.start()
         try:
-            # The first ones tell of starting.
+            # The first datagrams report starts.
             began = time.monotonic()
             while len(found) < count:
                 try:
@@ -82,12 +83,12 @@ def _ask(port: int, number: int, stopped: threading.Event) -> None:
             ) as response:
                 response.read()
         except OSError:
-            # Not yet, or not any more.
+            # The server does not accept connections yet, or no longer.
             continue
 
 
 def as_another(datagram: bytes, pid: int, sequence: int, stamp: float) -> bytes:
-    """The same as of another process at another time."""
+    """The datagram as another process would send it at another time."""
     changed = bytearray(datagram)
     struct.pack_into("<I", changed, PID_AT, pid)
     struct.pack_into("<I", changed, SEQUENCE_AT, sequence)

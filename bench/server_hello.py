@@ -37,7 +37,7 @@ from side_by_side import (
 NAME = "server_hello"
 SHAPES = ("1x1", "1x4", "2x1")
 
-# What Headway is held to: against the fastest peer in the same shape, and against itself at 1x1.
+# Headway's targets: against the fastest peer in the same shape, and against itself at 1x1.
 TIMES_FASTEST = {("hello", "1x1"): 1.15, ("hello", "1x4"): 1.1}
 TIMES_LESS_CPU_THAN_FASTEST = {("hello", "1x1"): 1.3}
 SHARE_OF_ONE_THREAD = 0.95
@@ -97,7 +97,7 @@ def print_table(found: Sitting, cells: Sequence[Cell]) -> None:
 
 
 def print_ceiling(found: Sitting, cells: Sequence[Cell]) -> None:
-    """What is there to reach for who makes one recv and one send for each request."""
+    """Prints what a server can reach that makes one recv and one send for each request."""
     for group in alike(cells).values():
         fastest = fastest_peer(found, group)
         for floor in (cell for cell in group if cell.server.name == FLOOR and fastest is not None):
@@ -110,7 +110,7 @@ def print_ceiling(found: Sitting, cells: Sequence[Cell]) -> None:
 
 
 def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Target]:
-    """One of Headway's cells against those of the same shape."""
+    """The targets of one of Headway's cells against the peers' cells of the same shape."""
     figures, shape = found.figures, cell.server.shape
     fastest = fastest_peer(found, peers)
     cheapest = best(figures, peers, "cpu_per_request_s", lowest=True)
@@ -139,8 +139,8 @@ def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Targ
 
 
 def beside_one_thread(found: Sitting, cell: Cell, cells: Sequence[Cell]) -> list[Target]:
-    """One of Headway's cells with threads against one thread: its own, and the fastest of peers'
-    that may have no threads."""
+    """The targets of one of Headway's cells with threads against one thread: its own, and the
+    fastest peer's, since a peer may have no threads."""
     one_thread = [
         other
         for other in cells

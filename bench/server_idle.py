@@ -34,12 +34,12 @@ from headway.experiments.processes import STOCK, BenchmarkError, Window, started
 NAME = "server_idle"
 CONNECTIONS = 10_000
 THREADS = 4
-# Besides the connections, for a server's other files and for what it keeps free.
+# Descriptors beyond the connections, for a server's other files and its reserve.
 SPARE_DESCRIPTORS = 1_000
-# Buffers and caches that the first requests fill are not the idle connections'.
+# The first requests fill buffers and caches, whose memory is not that of idle connections.
 WARM_UP_CONNECTIONS = 200
 
-# What Headway is held to.
+# Headway's target.
 BYTES_PER_CONNECTION = 8192.0
 
 HEADINGS = (
@@ -66,7 +66,7 @@ class Cell(NamedTuple):
 
 
 def raise_descriptor_limit(connections: int) -> None:
-    """Servers inherit it. Only root may go beyond the hard limit."""
+    """Raises the limit, which servers inherit. Only root may exceed the hard limit."""
     wanted = connections + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

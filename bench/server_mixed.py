@@ -33,7 +33,7 @@ POLICIES = ("interval", "priority", "deadline")
 SHORT_INTERVAL_S = 0.0001
 THREADED_PEERS = tuple(name for name, peer in PEERS.items() if peer.has_threads)
 
-# What Headway is held to, by light requests per second.
+# Headway's targets, by light requests per second.
 P99_MS = {200.0: 1.0}
 TIMES_BETTER_P99 = {5.0: {DEFAULT_SWITCH_INTERVAL_S: 10.0, SHORT_INTERVAL_S: 3.0}}
 HEAVY_SHARE_OF_BEST = {5.0: 0.95}
@@ -75,7 +75,7 @@ def servers(installed: Installed, policies: Sequence[str]) -> list[Server]:
 
 
 def default_policy(installed: Installed) -> str:
-    """That of `headway serve`."""
+    """The default policy of `headway serve`."""
     with serving(Server(HEADWAY, 1, THREADS), "pages", installed.bin) as served:
         (page,) = served.gil_pages().values()
         policy: str = page["policy"]

@@ -41,10 +41,10 @@ WORKLOADS = ("fixed", "deadline")
 FIXED_WORK_S = 0.003
 # Processes, threads, switch interval.
 SHAPES = ((10, 1, 0.005), (2, 5, 0.005), (2, 5, 0.002), (2, 5, 0.0001))
-# The best of those with threads and processes; the others may be asked for.
+# The fastest peers with threads and processes; options can name the others.
 PEERS = ("granian", "mod_wsgi")
 
-# What Headway is held to with fixed work: against its own 10 x 1, and against the best peer.
+# Headway's targets with fixed work: against its own 10 x 1, and against the best peer.
 SHARE_OF_PROCESSES = {0.005: 0.97, 0.002: 0.97}
 SHARE_OF_BEST_PEER = {0.0001: 1.0}
 
@@ -77,7 +77,7 @@ def measure_cell(
 
 
 def handoff_share(before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]]) -> float:
-    """Of the time of all processes' GILs between two looks at their books."""
+    """The handoff share of the time of all processes' GILs between two reports."""
 
     def passed_s(what: str) -> float:
         return math.fsum(
@@ -88,7 +88,7 @@ def handoff_share(before: dict[int, dict[str, Any]], after: dict[int, dict[str, 
 
 
 def of_processes(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
-    """The same server's cell with one thread to a process."""
+    """The cell of the same server with one thread per process."""
     processes, threads, switch_interval_s = SHAPES[0]
     server = cell.server._replace(
         processes=processes, threads=threads, switch_interval_s=switch_interval_s

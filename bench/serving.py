@@ -1,6 +1,6 @@
-"""A server at work: started afresh, asked and weighed.
+"""A running server: starts it, sends requests and reads what its processes use.
 
-It knows nothing of which server it is (see `peers`) nor of what is measured.
+This module knows neither which server it runs (see `peers`) nor what is measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headway.experiments.processes import BenchmarkError, Program, started
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 POLL_S = 0.02
-# How often all processes are looked for by requests sent at once.
+# How many rounds of simultaneous requests the search for all processes makes.
 ATTEMPTS = 50
 
 
@@ -44,7 +44,7 @@ class Served:
         return process_tree.rss_bytes(self.pid)
 
     def workers(self) -> dict[int, list[str]]:
-        """Headway's processes that serve, by pid, with what /proc says of them: the children of the
+        """Headway's worker processes, by pid, with their fields of /proc: the children of the
         supervisor, which serves nothing."""
         found = process_tree.tree(self.pid)
         children = {
@@ -70,12 +70,12 @@ class Served:
             time.sleep(POLL_S)
 
     def check_meter(self) -> None:
-        """`headway serve` goes on without its meter, and says so; that is not to be measured."""
+        """Fails if Headway runs without its meter, which it reports: the row would be wrong."""
         if self.server.name == HEADWAY and "not measured" in self._program.messages():
             self.fail("runs without its meter")
 
     def check_mode(self) -> None:
-        """CPython turns the GIL on for an extension module that wants one, and warns."""
+        """Fails if CPython enabled the GIL for an extension module, which it warns about."""
         if self.server.free_threading and "(GIL) has been enabled" in self._program.messages():
             self.fail("runs with a GIL")
 
@@ -92,7 +92,7 @@ class Served:
         return body
 
     def gil_pages(self) -> dict[int, dict[str, Any]]:
-        """What the page about the GIL says, by pid, once every process has said it."""
+        """The page about the GIL of each process, by pid, once every process has answered."""
         processes, threads = self.server.processes, self.server.threads
         pages: dict[int, dict[str, Any]] = {}
         for _ in range(ATTEMPTS):
@@ -105,7 +105,7 @@ class Served:
         self.fail(f"{len(pages)} processes answer, where {processes} were asked for")
 
     def check_interpreters(self) -> None:
-        """As many interpreters answer as the row is about, in its mode."""
+        """Checks that as many interpreters as the row names answer, in the row's mode."""
         processes, threads = self.server.processes, self.server.threads
         wanted = processes * max(1, self.server.interpreters)
         pages: dict[tuple[int, int], dict[str, Any]] = {}
@@ -137,7 +137,7 @@ class Served:
                 connection.close()
 
     def _check_setting(self, pages: dict[int, dict[str, Any]]) -> None:
-        """Who schedules the GIL is what the row is about."""
+        """Checks that the policy and the switch interval are those of the row."""
         for page in pages.values():
             # CPython keeps whole microseconds.
             if not math.isclose(page["switch_interval"], self.server.switch_interval_s):
@@ -154,7 +154,7 @@ class Served:
 def serving(
     server: Server, application: str, peers_bin: Path, **environment: str
 ) -> Iterator[Served]:
-    """A server from its first answer on. Its switch interval is its own option, or `pages` sets
+    """Yields a server once it answers. Its switch interval is its own option, or `pages` sets
     it."""
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         program = APPLICATIONS[application]

@@ -1,7 +1,8 @@
-"""What benchmarks of servers share: options, rounds in which a server may fail, comparisons.
+"""The common part of the benchmarks of servers: options, rounds in which a server may fail, and
+comparisons.
 
-A server that is not installed, or that fails, is named with its reason wherever results are, and
-the sitting goes on without it. It knows nothing of what a cell measures.
+Results name a server that is not installed or that fails, with the reason, and the sitting
+continues without it. This module does not know what a cell measures.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ def installed_peers(options: argparse.Namespace) -> Installed:
 
 
 def headways(options: argparse.Namespace, processes: int, threads: int) -> list[Server]:
-    """Headway under its default policy, or under those that were asked for."""
+    """Headway under its default policy, or under the policies that the options name."""
     return [Server(HEADWAY, processes, threads, policy) for policy in options.policy or (None,)]
 
 
 class Sitting:
-    """Figures of cells that have a server each, and what became of those that have none."""
+    """Figures of cells that have a server each, and the reasons for the missing ones."""
 
     def __init__(self, name: str, installed: Installed) -> None:
         self.name = name
@@ -70,7 +71,7 @@ class Sitting:
         self._failed: dict[Any, str] = {}
 
     def run(self, rounds: int, cells: Sequence[Cell], measure: Measure[Cell]) -> list[Cell]:
-        """Measures all rounds; the cells that came through, each once."""
+        """Measures all rounds. Returns the cells that succeeded, each once."""
         cells = list(dict.fromkeys(cells))
 
         def measure_or_note(cell: Cell) -> dict[str, float]:
@@ -94,12 +95,12 @@ class Sitting:
     def conclude(
         self, targets: Sequence[Target], parameters: Callable[[Any], dict[str, Any]]
     ) -> sitting.Experiments:
-        """Prints what could not be measured and how the targets were met; the experiments, with
-        one more of what is missing."""
+        """Prints what could not be measured and how the targets were met. Returns the experiments,
+        and one more that lists what is missing."""
         for what, reason in self.missing.items():
             print(f"without {what}: {reason}")
         print()
-        # Headway is held to come through.
+        # A failure of Headway misses a target.
         failed = [cell for cell in self._failed if is_headway(cell)]
         targets = [*targets, *(Target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
         print(*targets, sep="\n")
@@ -108,7 +109,7 @@ class Sitting:
 
 
 def missing(name: str, reasons: Mapping[str, str]) -> dict[str, Any]:
-    """The experiment that tells what could not be measured."""
+    """The experiment that lists what could not be measured."""
     rows: list[dict[str, Any]] = [
         {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}
         for what, reason in reasons.items()

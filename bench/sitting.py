@@ -1,8 +1,8 @@
 """A sitting of one benchmark: its options, its rounds, its progress, its end.
 
-All that is to be compared is measured in every round, so that drift of the machine hits all alike;
-every other round goes backwards. Progress goes to stderr, results to stdout. It knows nothing of
-what a benchmark measures.
+A round measures every cell that is compared, so that drift of the machine affects all cells alike;
+every other round runs backwards. Progress goes to stderr, results to stdout. This module does not
+know what a benchmark measures.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Measure = Callable[[argparse.Namespace], Experiments]
 
 
 class Parser(argparse.ArgumentParser):
-    """Options of all benchmarks. A complaint is one line."""
+    """The options of all benchmarks. An error message is one line."""
 
     def __init__(self, name: str, description: str | None) -> None:
         super().__init__(
@@ -61,8 +61,8 @@ def prepare_parser(
     quick_seconds: float,
     policies: Sequence[str] = DEFAULT_POLICIES,
 ) -> None:
-    """The options that benchmarks share, with this benchmark's defaults. Without policies its
-    default is that of `headway serve`."""
+    """Adds the options that benchmarks share, with this benchmark's defaults. Without `policies`
+    the default is that of `headway serve`."""
     parser.add_argument(
         "--rounds", type=at_least_one, metavar="N", help=f"how many rounds (default: {rounds})"
     )
@@ -92,7 +92,7 @@ def prepare_parser(
 
 
 def add_threads(parser: Parser, option: str, counts: Sequence[int], text: str) -> None:
-    """An option that takes some numbers of threads; 0 only where a default has it."""
+    """Adds an option that takes numbers of threads; 0 is allowed only if `counts` contains it."""
     parser.add_argument(
         option,
         type=thread_count if 0 in counts else positive_thread_count,
@@ -118,7 +118,7 @@ def at_least_one(text: str, least: int = 1) -> int:
 
 
 def at_least_two(text: str) -> int:
-    """As many as quartiles need."""
+    """A count that suffices for quartiles."""
     return at_least_one(text, least=2)
 
 
@@ -134,7 +134,7 @@ def positive_thread_count(text: str) -> int:
 def hold(
     name: str, parser: Parser, measure: Measure, arguments: Sequence[str] | None = None
 ) -> int:
-    """Runs a benchmark from its command line to its exit status."""
+    """Runs a benchmark from its command line. Returns its exit status."""
     signals.watch()
     try:
         options = parser.parse_args(arguments)
@@ -162,13 +162,13 @@ def hold(
 
 
 def check_json(path: str | None) -> None:
-    """Raises CommandError (exit code 2) if it cannot be written."""
+    """Raises CommandError (exit code 2) if the file cannot be written."""
     if path is not None:
         json_file.check_path(path)
 
 
 def heading(name: str, options: argparse.Namespace) -> str:
-    """What was measured where, and how busy the machine had been before."""
+    """The benchmark, the machine, its load before, and the extent of the measurement."""
     return (
         f"{name}: CPython {platform.python_version()}, Linux {platform.release()}, "
         f"{len(os.sched_getaffinity(0))} CPUs, load {os.getloadavg()[0]:.1f}; "
@@ -177,7 +177,7 @@ def heading(name: str, options: argparse.Namespace) -> str:
 
 
 def write_json(path: str, experiments: Experiments, **metadata: Any) -> None:
-    """The benchmark results, schema 1."""
+    """Writes the benchmark results, schema 1."""
     metadata = {
         "python": platform.python_version(),
         "kernel": platform.release(),
@@ -193,7 +193,7 @@ def write_json(path: str, experiments: Experiments, **metadata: Any) -> None:
 def rounds(
     name: str, count: int, cells: Sequence[Cell], measure: Callable[[Cell], Found]
 ) -> Iterator[tuple[Cell, Found]]:
-    """Every cell once a round, with what was found, and a line of progress before each."""
+    """Measures every cell once a round and prints a line of progress before each."""
     total, done = count * len(cells), 0
     began = time.monotonic()
     for number in range(count):

@@ -29,14 +29,14 @@ from headway.experiments.processes import BenchmarkError
 
 NAME = "telemetry_reporter"
 SHAPES = ((1, 1), (1, 4))
-# Of the throughput without reports.
+# A share of the throughput without reports.
 SHARE_OF_SILENT = 0.99
 MAX_DATAGRAM_BYTES = 65_536
 HEADINGS = ("server", "requests/s", "/silent", "CPU us/request", "/silent", "p99 ms", "RSS MB")
 
 
 class Inlet:
-    """Receives, counts and forgets."""
+    """Receives and counts datagrams and discards them."""
 
     def __init__(self, path: Path) -> None:
         self.received = 0
@@ -51,7 +51,7 @@ class Inlet:
             self.received += 1
 
     def close(self) -> None:
-        """An empty datagram is the end."""
+        """Ends the thread with an empty datagram."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
             last.sendto(b"", self._path)
         self._thread.join()

@@ -53,7 +53,7 @@ MONTH_PROCESSES, MONTH_GROUPS = 50, 2
 DAY_S = 86_400
 MONTH_S, WEEK_S = 30 * DAY_S, 7 * DAY_S
 POINTS = 300
-# Of each level so many different rows, which come again and again.
+# How many different rows each level has; they recur.
 POOL = 48
 TIMEOUT_S = 60.0
 
@@ -131,7 +131,7 @@ def ingest(ticks: Sequence[bytes], seconds: float) -> float:
             send(sender, ticks, seconds, numbers)
             used_s, lasted_s = process_tree.cpu_s(pid) - before_s, time.monotonic() - began
             sent = next(numbers) - 1
-            # All of it is there.
+            # The recorder commits everything before it ends.
             recorder.process.terminate()
             recorder.process.wait(TIMEOUT_S)
         check_all_there(f"{folder}/store.sqlite", sent * PROCESSES)
@@ -153,7 +153,7 @@ def connect(sender: socket.socket, path: str, recorder: Program) -> None:
 def send(
     sender: socket.socket, ticks: Sequence[bytes], seconds: float, numbers: Iterator[int]
 ) -> None:
-    """A tick of every process each second, at times of its own in it."""
+    """Sends a tick of every process each second, each at its own time within the second."""
     began = time.monotonic()
     for second in range(round(seconds)):
         sequence = next(numbers)
@@ -211,7 +211,7 @@ def lasted(work: Callable[[], object]) -> float:
 
 
 def make_month(path: str, ticks: Sequence[bytes], now: float) -> None:
-    """Rows as the recorder would have them, 30 days after it was started."""
+    """Writes the rows that the recorder would have 30 days after its start."""
     choose = random.Random(30)
     pools = make_pools(ticks, choose)
     with closing(schema.connect(path)) as database:
@@ -219,7 +219,7 @@ def make_month(path: str, ticks: Sequence[bytes], now: float) -> None:
         for kept in KEPT:
             owners = MONTH_GROUPS if "group" in kept.table else MONTH_PROCESSES
             pool = pools[kept.table]
-            # Not much more than will be left of it.
+            # Not many more rows than the bound leaves.
             packed_bytes = mean_bytes(pool) * owners / kept.width_s
             room_s = 1.5 * kept.share * DEFAULT_LIMIT_BYTES / packed_bytes
             first = (now - min(kept.age_s, MONTH_S, room_s)) // kept.width_s

@@ -1,7 +1,7 @@
-"""Visitors of `pages`, as benchmarks of servers let them loose: see programs/page_client.py.
+"""The clients of `pages` in the benchmarks of servers: see programs/page_client.py.
 
-Light requests come in an open loop and their latency counts from the intended start, so a server
-that cannot keep up is not let off: it is said to saturate, and at what rate. The heavy page is
+Light requests form an open loop and their latency counts from the intended start, so a slow server
+gains nothing from answering late: it is reported as saturated, with its rate. The heavy page is
 fixed work that takes 200 ms when it has the machine to itself.
 """
 
@@ -22,12 +22,12 @@ from headway.experiments.processes import STOCK, Window, program
 CONNECTIONS = 64
 HEAVY_PAGE_S = 0.2
 WARM_UP_S = 1.0
-# A server that answers less than this share of what it is asked does not keep up.
+# A server that answers less than this share of the requests does not keep up.
 SUSTAINED_SHARE = 0.95
 
 
 def page_loops(seconds: float) -> int:
-    """How many loops of `pages` take that long."""
+    """The number of loops of `pages` that take `seconds`."""
     with program(STOCK, "pages", str(seconds), folder=PROGRAMS) as calibration:
         loops: int = calibration.answer()["loops"]
     return loops
@@ -49,7 +49,7 @@ def warn_once() -> None:
 def visit(
     port: int, light_per_s: float, connections: int, heavy_visitors: int, seconds: float
 ) -> dict[str, float]:
-    """What the visitors found within one window."""
+    """The clients' figures for one window."""
     arguments = (port, light_per_s, connections, heavy_visitors)
     with program(STOCK, "page_client", *map(str, arguments), folder=PROGRAMS) as client:
         if not client.answer()["before_others"]:

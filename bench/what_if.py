@@ -53,14 +53,14 @@ PROCESSES, THREADS = 2, 5
 RECORDED = Setting("interval", 0.005)
 CHANGES = (Setting("interval", 0.002), Setting("interval", 0.0001), Setting("deadline", 0.005))
 WORKLOADS = ("deadline", "fixed")
-# By workload, places in CHANGES.
+# By workload: indices into CHANGES.
 COUNTED = {"deadline": (0, 1, 2), "fixed": (0, 1)}
 COUNTED_FIGURES = ("throughput", "response_s")
 LEAST_INSIDE = 8
 WARM_UP_S = 0.5
-# A recording is longer than a measurement: it is all that there is to go by.
+# A recording is longer than a measurement, because the prediction has no other source.
 RECORDING_FACTOR = 2
-# Of a recording that turns out to support no prediction.
+# Of recordings, since one may turn out to support no prediction.
 ATTEMPTS = 3
 START_TIMEOUT_S = 30.0
 POLL_S = 0.02
@@ -90,7 +90,7 @@ class Case(NamedTuple):
 def record(
     store: Path, setting: Setting, workload: str, fixed_loops: int, seconds: float
 ) -> dict[str, float]:
-    """Serves and records; what the clients say, and what the recording does."""
+    """Serves and records. Returns the clients' figures and those of the recording."""
     shape = Shape("headway", PROCESSES, THREADS, False, setting)
     socket = store.with_suffix(".socket")
     recorder_words = [sys.executable, "-m", "headway", "telemetry", "--no-http"]
@@ -122,7 +122,7 @@ def record(
 
 @contextmanager
 def recording_program(words: list[str], socket: Path) -> Iterator[Program]:
-    """The recorder, from when it receives; at its end all that it has received is committed."""
+    """Yields the recorder once it receives; afterwards, all that it received is committed."""
     with started(words, "headway telemetry", speaks=False) as recorder:
         end_s = time.monotonic() + START_TIMEOUT_S
         while not socket.exists():
@@ -195,7 +195,7 @@ def compare(
 def recorded_and_predicted(
     folder: Path, workload: str, fixed_loops: int, options: argparse.Namespace
 ) -> Predicted:
-    """Where others of this machine changed the load meanwhile, it is recorded again."""
+    """Records again if other programs of this machine changed the load meanwhile."""
     for attempt in range(ATTEMPTS):
         progress(f"{workload}: recording")
         store = folder / f"{workload}-{attempt}-recorded.sqlite"
@@ -238,7 +238,7 @@ def form(figure: str, value: float) -> str:
 
 
 def furthest(cases: list[Case]) -> float:
-    """How much of itself the interval without MODEL_ERROR would have to be wider at an end."""
+    """The largest share by which an interval without MODEL_ERROR would have to be wider."""
     return max(
         max(
             case.predicted.low * (1 + MODEL_ERROR) / case.measured - 1,

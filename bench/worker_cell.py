@@ -1,10 +1,10 @@
-"""One cell that looks at worker processes: a server loaded by wrk, and what its processes use.
+"""One cell about worker processes: a server under the load of wrk, and what its processes use.
 
 Headway's supervisor serves nothing and is the same in every shape: CPU time and memory are those of
-the processes that serve, and memory is told with the supervisor beside that. RSS counts what
-processes share, such as CPython's own code, once for each; PSS divides it among all that have it,
-so its sum over a server's processes is what they take. Other programs on the same Python take a
-part of what is shared, of every server alike.
+the workers, and memory with the supervisor is an additional figure. RSS counts shared memory, such
+as CPython's own code, once per process; PSS divides it among all processes that map it, so the sum
+of PSS over a server's processes is what they occupy. Other programs on the same Python take a part
+of the shared memory of every server alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from serving import Served, serving
 from headway.experiments import process_tree
 from headway.experiments.processes import Window, started
 
-# What a table says of the columns that come from here.
+# The legend of a table for the columns that come from this module.
 LEGEND = (
     "Medians over rounds, with their range; ratios round by round. CPU: in cores. Memory: the\n"
     "worker processes'; RSS counts what they share for each of them, PSS once in all."
@@ -68,7 +68,7 @@ def weigh(served: Served, path: str, seconds: float) -> dict[str, float]:
 
 
 def with_supervisor_text(figures: Figures[Cell], cell: Cell) -> str:
-    """PSS and RSS in MB, as a table shows them."""
+    """PSS and RSS with the supervisor in MB, as a table shows them."""
     kinds = ("pss_with_supervisor_bytes", "rss_with_supervisor_bytes")
     return ", ".join(number(figures.median(cell, kind) / 1e6) for kind in kinds)
 

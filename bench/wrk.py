@@ -19,7 +19,7 @@ MISSING = "there is no wrk: run bench/install_peers.py"
 
 
 class Load(NamedTuple):
-    """What wrk found. `cpu_share` is its own: near 1, wrk is the limit rather than the server."""
+    """The results of wrk. `cpu_share` is wrk's own: near 1, wrk limits the rate, not the server."""
 
     requests: int
     duration_s: float
@@ -34,8 +34,8 @@ def check() -> None:
 
 
 def load(port: int, path: str, seconds: float, connections: int = CONNECTIONS) -> Load:
-    """Asks for a page again and again. wrk knows whole seconds only. Raises BenchmarkError if a
-    request failed: a server that drops some is faster for it."""
+    """Requests a page repeatedly, for whole seconds because wrk takes no fractions. Raises
+    BenchmarkError if a request failed, since dropped requests make a server look faster."""
     words = ["wrk", "-t1", f"-c{connections}", f"-d{math.ceil(seconds)}s"]
     words += ["-s", str(PROGRAMS / "wrk_report.lua"), f"http://127.0.0.1:{port}{path}"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

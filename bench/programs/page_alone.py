@@ -1,10 +1,10 @@
-"""What `pages` computes for its page `fixed`, by one thread and without a server.
+"""The computation of `pages` for its page `fixed`, in one thread and without a server.
 
-    page_alone.py LOOPS
+   page_alone.py LOOPS
 
-It answers how often, and what CPU time each takes: how fast one thread of this build of CPython is
-at that work. The thread is not the main one, as in a server; free-threaded builds count references
-to what another thread made differently.
+Reports how often the thread computed the page and the CPU time for each: how fast one thread of
+this build of CPython is at that work. The thread is not the main one, as in a server: free-threaded
+builds count references differently for objects that another thread made.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Server(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What one part of the load met. Times are seconds; waits are empty without a GIL."""
+    """The results of one part of the load. Times are seconds; waits are empty without a GIL."""
 
     title: str
     latencies: dict[str, list[float]]
@@ -54,7 +54,7 @@ class Phase(NamedTuple):
 
 @contextmanager
 def serving(folder: Path, policy: str, telemetry: str) -> Iterator[Server]:
-    """The shop's server, from the moment that it listens; stopped on the way out, by its pid."""
+    """Yields the shop's server once it listens; stops it, by its pid, on exit."""
     access_log, messages = folder / f"access-{policy}.log", folder / f"server-{policy}.log"
     command = ["serve", "watched:app", "--bind", "127.0.0.1:0"]
     command += ["--threads", str(THREADS), "--access-log", f"json:{access_log}"]
@@ -68,7 +68,7 @@ def serving(folder: Path, policy: str, telemetry: str) -> Iterator[Server]:
 
 
 def read_gil(server: Server) -> dict[str, Any]:
-    """What the meter in the server has seen so far: the GIL report, schema 2."""
+    """The GIL report, schema 2, of the meter in the server."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
     connection.request("GET", "/gil")
     seen: dict[str, Any] = json.loads(connection.getresponse().read())
@@ -77,7 +77,7 @@ def read_gil(server: Server) -> dict[str, Any]:
 
 
 def put_load(server: Server, seconds: float, light: int, heavy: int) -> dict[str, list[float]]:
-    """Each page's latencies, as the visitors saw them."""
+    """Each page's latencies, as the clients measured them."""
     command = [sys.executable, str(HERE / "load.py"), server.host, str(server.port)]
     command += ["--seconds", str(seconds), "--light", str(light), "--heavy", str(heavy)]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=seconds + 60)
@@ -90,7 +90,7 @@ def put_load(server: Server, seconds: float, light: int, heavy: int) -> dict[str
 
 
 def page_of(target: str) -> str | None:
-    """The page that a request was for, if it is one of those that the table shows."""
+    """The page of a request's target, if the table shows that page."""
     head = target.split("/")[1]
     return head if head in PAGES else "home" if not head else None
 
@@ -108,7 +108,7 @@ def read_gil_waits(access_log: Path, start: float, end: float) -> dict[str, list
 
 
 def gil_shares(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    """How the main GIL's time between two reports divides; empty without a GIL."""
+    """The shares of each state in the main GIL's time between two reports; empty without a GIL."""
     if after["gil"] == "disabled":
         return {}
     spent = {
@@ -122,7 +122,7 @@ def run_phase(server: Server, title: str, seconds: float, heavy: int) -> Phase:
     before, start = read_gil(server), time.time()
     latencies = put_load(server, seconds, LIGHT_VISITORS, heavy)
     end, after = time.time(), read_gil(server)
-    # A worker writes its lines when it has nothing else to do.
+    # A worker writes its access log when it has nothing else to do.
     time.sleep(0.5)
     waits = read_gil_waits(server.access_log, start, end)
     shares = gil_shares(before, after)
@@ -130,7 +130,7 @@ def run_phase(server: Server, title: str, seconds: float, heavy: int) -> Phase:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that at least `share` of all are not above."""
+    """The smallest value that at least `share` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[math.ceil(share * len(ordered)) - 1]
 
@@ -155,7 +155,7 @@ def print_phase(phase: Phase) -> None:
 
 
 def explain(alone: Phase, beside: Phase) -> str:
-    """What a newcomer sees in the two tables, in means, since only those add up."""
+    """Explains the two tables to a newcomer, in means, since only means add up."""
     before_ms = statistics.fmean(alone.latencies["product"]) * 1e3
     after_ms = statistics.fmean(beside.latencies["product"]) * 1e3
     took = f"took {before_ms:.1f} ms on average alone, and {after_ms:.1f} ms beside recommendations"
@@ -191,7 +191,7 @@ def explain_policy(beside: Phase, scheduled: Phase) -> str:
 
 
 def run_all(folder: Path, seconds: float, recording: Recorder) -> Iterator[Phase]:
-    """The phases, each once it is over."""
+    """Yields each phase when it is over."""
     alone_s, beside_s = seconds / 4, seconds * 3 / 8
     with serving(folder, "interval", recording.socket) as server:
         title = f"Light pages alone: {LIGHT_VISITORS} visitors, {alone_s:g} seconds"

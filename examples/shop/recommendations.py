@@ -1,4 +1,4 @@
-"""What customers who liked one product liked too: their ratings' correlation, in pure Python.
+"""The products that customers liked together: their ratings' correlation, in pure Python.
 
 This is the shop's heavy page on purpose. It looks at every rating in the catalogue and never
 gives the GIL up by itself, like many a report, export or template that grew over the years.

@@ -17,7 +17,7 @@ COLUMNS = 100
 
 
 class Recorder:
-    """A running `headway telemetry`: `socket` is where servers report, `url` where it shows."""
+    """A running `headway telemetry`: servers report to `socket`, its dashboard is at `url`."""
 
     def __init__(self, socket: str, url: str, process: Process) -> None:
         self.socket = socket
@@ -25,14 +25,14 @@ class Recorder:
         self._process = process
 
     def compare(self, phases: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
-        """What the recorder says of each phase: a name, and from when to when it was."""
+        """The recorder's row for each phase; a phase is a name, its start and its end."""
         rows = [f"row={quote(name)}~{start}~{end}~" for name, start, end in phases]
         with urllib.request.urlopen(f"{self.url}/api/v1/compare?{'&'.join(rows)}") as answer:
             found: list[dict[str, Any]] = json.load(answer)["rows"]
         return found
 
     def wait(self) -> None:
-        """Until somebody ends it, or us."""
+        """Waits until the recorder ends."""
         self._process.wait()
 
 

@@ -1,5 +1,6 @@
-// The page's address holds all of its state - page, range, selection, comparison - so that what is
-// seen can be shared and the browser's Back undoes it. It is the part after #, which no server sees.
+// The page's address holds all of its state - page, range, selection, comparison - so that a
+// view can be shared and the browser's Back undoes a change. The state is in the part after #,
+// which browsers do not send to servers.
 
 import { useEffect, useState } from "preact/hooks";
 import { DEFAULT, type Range } from "./range";
@@ -30,7 +31,7 @@ export interface Address {
   selection: Selection;
   /** Rows of the comparison, as the API takes them: NAME~FROM~TO~QUERY, each part escaped. */
   rows: string[];
-  /** What only the page itself understands. */
+  /** Parameters that only the page itself understands. */
   view: Record<string, string>;
 }
 
@@ -46,7 +47,7 @@ function parseRange(parameters: URLSearchParams): Range {
   return last > 0 && last <= 400 * 86_400 ? { last } : DEFAULT;
 }
 
-/** Reads the part after #. What makes no sense is left out: an address is typed by people too. */
+/** Parses the part after #. Omits what it cannot interpret, since people also type addresses. */
 export function parse(hash: string): Address {
   const [path = "", query = ""] = hash.replace(/^#?\/?/, "").split(/\?(.*)/s);
   const parameters = new URLSearchParams(query);
@@ -95,12 +96,12 @@ export function format(address: Address): string {
   return `#/${address.page}${query ? `?${query}` : ""}`;
 }
 
-/** Goes to the address changed so; what concerns only one page does not follow to another. */
+/** Goes to the changed address, without the parameters that concern only the page left. */
 export function go(change: Partial<Address>): void {
   location.hash = target(change);
 }
 
-/** As `go`, without a step for Back: for what is typed letter by letter. */
+/** As `go`, but without a history entry: for text that changes letter by letter. */
 export function amend(change: Partial<Address>): void {
   history.replaceState(null, "", target(change));
   dispatchEvent(new HashChangeEvent("hashchange"));
@@ -112,7 +113,7 @@ export function target(change: Partial<Address>): string {
   return format({ ...here, ...(leaves ? { view: {} } : {}), ...change });
 }
 
-/** Changes one word of the page's own. */
+/** Changes one parameter of the page's own. */
 export function look(name: string, value: string): void {
   amend({ view: { ...parse(location.hash).view, [name]: value } });
 }

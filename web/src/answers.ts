@@ -1,4 +1,4 @@
-// Questions to the recorder's API, asked once or again and again. A page that nobody sees asks nothing.
+// Requests to the recorder's API, made once or repeatedly. A hidden page makes none.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ErrorAnswer } from "./model";
@@ -10,13 +10,13 @@ export const NO_ANSWER = "The recorder does not answer.";
 
 export type Parameters = readonly (readonly [string, string])[];
 
-/** The address of a question, relative to the page's own, so that a proxy's prefix stays. */
+/** The URL of a request, relative to the page's own, so that a proxy's prefix is kept. */
 export function question(path: string, parameters: Parameters): string {
   const query = new URLSearchParams(parameters.map(([name, value]) => [name, value])).toString();
   return `api/v1/${path}${query ? `?${query}` : ""}`;
 }
 
-/** Asks; throws an Error whose message is one line that can be shown. */
+/** Makes a request; throws an Error whose message is one line that can be shown. */
 export async function ask<T>(address: string, signal: AbortSignal): Promise<T> {
   let response: Response;
   try {
@@ -40,16 +40,16 @@ export async function ask<T>(address: string, signal: AbortSignal): Promise<T> {
 
 export interface Answer<T> {
   data: T | null;
-  /** One line; what was there before stays in `data`. */
+  /** One line; `data` keeps the previous answer. */
   error: string | null;
-  /** `data` answers an earlier question; the present one is under way. */
+  /** `data` answers an earlier request; the present one is in progress. */
   stale: boolean;
 }
 
-/** Asks under one key, being told what was answered under it before. */
+/** Makes the requests of one key; `before` is the previous answer under that key. */
 export type Asking<T> = (signal: AbortSignal, before: T | null) => Promise<T>;
 
-/** The answer to a question, asked again `everyS` seconds after each answer, or once where that is null. */
+/** The answer to a request, repeated `everyS` seconds after each answer, or made once if null. */
 export function useAnswer<T>(
   path: string,
   parameters: Parameters,
@@ -59,7 +59,7 @@ export function useAnswer<T>(
   return useAsking(address, everyS, (signal) => ask<T>(address, signal));
 }
 
-/** As `useAnswer`, where an answer may be made of what was answered before; `key` names the question. */
+/** As `useAnswer`, for answers that build on the previous one; `key` identifies the request. */
 export function useAsking<T>(key: string, everyS: number | null, asking: Asking<T>): Answer<T> {
   const [answer, set] = useState<{ data: T | null; error: string | null; key: string }>({
     data: null,

@@ -1,19 +1,19 @@
-// Rows of the comparison: a name, a span of time and a selection each, kept in the address as the API
-// takes them, NAME~FROM~TO~QUERY, each part escaped.
+// Rows of the comparison: each a name, a span of time and a selection. The address holds them in
+// the API's form, NAME~FROM~TO~QUERY, each part escaped.
 
 import { EVERYTHING, go, parse, type Selection, selectionParameters } from "./address";
 import { clock } from "./format";
 import { moments } from "./range";
 
 export interface Row {
-  /** "" where the table shall name it by its configuration. */
+  /** "" where the table names the row by its configuration. */
   name: string;
   from: number;
   to: number;
   selection: Selection;
 }
 
-// encodeURIComponent leaves "~" alone, and it separates the parts.
+// encodeURIComponent does not escape "~", which separates the parts.
 const escaped = (text: string) => encodeURIComponent(text).replaceAll("~", "%7E");
 
 export function formatRow({ name, from, to, selection }: Row): string {
@@ -46,7 +46,7 @@ export function parseRow(text: string): Row | null {
 // The recorder's server refuses a target of more than 16 KiB.
 const LONGEST_QUERY = 12_000;
 
-/** The rows as parameters of one question or more, none of which is too long unless a single row is. */
+/** The rows split into parameters of requests, none too long unless a single row is too long. */
 export function questionsOf(rows: string[]): [string, string][][] {
   const questions: [string, string][][] = [];
   let length = Number.POSITIVE_INFINITY;
@@ -62,7 +62,7 @@ export function questionsOf(rows: string[]): [string, string][][] {
   return questions;
 }
 
-/** Adds what is shown, as it is at this moment, and stays on the page. */
+/** Adds the present range and selection as a row, and stays on the page. */
 export function addRow(name = ""): void {
   const here = parse(location.hash);
   const { from, to } = moments(here.range, Date.now() / 1000);

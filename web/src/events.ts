@@ -71,7 +71,7 @@ export interface GcEvent extends Event {
   gc_event_uncollectable?: number;
 }
 
-/** Planned ends are part of the configuration or were asked for; tuning, limits that were reached. */
+/** Planned ends are configured or requested. Other reasons, if not unplanned, are limits reached. */
 const PLANNED = new Set([
   "restart_interval",
   "maximum_requests",
@@ -104,7 +104,7 @@ export function said({ event }: Lifecycle): string {
   return SAID[event] ?? event;
 }
 
-/** "restart_interval" as words. */
+/** The reason of an end in words. */
 export function reasonOf(event: Lifecycle): string {
   return [event.death, event.shutdown_reason?.replaceAll("_", " "), event.shutdown_detail]
     .filter(Boolean)

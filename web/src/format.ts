@@ -1,4 +1,4 @@
-// Numbers as people read them, always with their unit. Every number on the screen comes through here.
+// Numbers as people read them, always with their unit. This module formats all numbers shown.
 
 export const NOTHING = "–";
 
@@ -72,7 +72,7 @@ export function counted(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;
 }
 
-/** "37.2k", "1.2M": for axes and tiles, where a count in full has no room. */
+/** "37.2k", "1.2M": for axes and tiles, which have no room for a full count. */
 export function short(value: Maybe): string {
   if (!known(value)) return NOTHING;
   return scaled(value, [
@@ -95,10 +95,10 @@ export function perMinute(value: Maybe): string {
   return known(value) ? `${short(value)} rpm` : NOTHING;
 }
 
-/** CPU, in cores that were busy all the time: "1.85 cores". */
+/** CPU usage in fully busy cores: "1.85 cores". */
 export function cores(value: Maybe): string {
   if (!known(value)) return NOTHING;
-  // What the kernel counts of an interval is no more exact than hundredths.
+  // The kernel's CPU times of an interval are accurate to hundredths at best.
   const text = digits(Math.round(value * 100) / 100);
   return `${text} ${text === "1" ? "core" : "cores"}`;
 }
@@ -119,7 +119,7 @@ export function bytesPerSecond(value: Maybe): string {
   return known(value) ? `${bytes(value)}/s` : NOTHING;
 }
 
-/** A share of 1, in percent: "41.2 %". A trace is never shown as nothing. */
+/** A share of 1, in percent: "41.2 %". A small share is never shown as zero. */
 export function share(value: Maybe): string {
   if (!known(value)) return NOTHING;
   const percent = value * 100;
@@ -127,13 +127,13 @@ export function share(value: Maybe): string {
   return `${percent.toFixed(Math.abs(percent) >= 99.95 || percent === 0 ? 0 : 1)} %`;
 }
 
-/** How many times the first one: "×1.13". */
+/** A value as a multiple of the first one: "×1.13". */
 export function ratio(value: Maybe, first: Maybe): string {
   if (!known(value) || !known(first) || first === 0) return NOTHING;
   return `×${digits(value / first)}`;
 }
 
-/** A value of a kind that only the server knows, by the unit it came with. */
+/** A value of a kind that only the server knows, formatted by its unit. */
 export function inUnit(value: number | string | null, unit: string): string {
   if (value === null) return NOTHING;
   if (typeof value === "string") return unit ? `${value} ${unit}` : value;
@@ -167,19 +167,19 @@ function dayOf(date: Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
-/** The time of day here: "14:03:07". */
+/** The local time of day: "14:03:07". */
 export function clock(time: Maybe): string {
   return known(time) ? clockOf(new Date(time * 1000)) : NOTHING;
 }
 
-/** Day and time here: "2026-11-22 14:03:07". */
+/** The local date and time: "2026-11-22 14:03:07". */
 export function moment(time: Maybe): string {
   if (!known(time)) return NOTHING;
   const date = new Date(time * 1000);
   return `${dayOf(date)} ${clockOf(date)}`;
 }
 
-/** Two moments, the day said once where it is the same. */
+/** Two moments; the date appears once if it is the same. */
 export function interval(from: number, to: number): string {
   const [first, last] = [moment(from), moment(to)];
   return `${first} – ${first.slice(0, 10) === last.slice(0, 10) ? last.slice(11) : last}`;

@@ -1,11 +1,11 @@
-// What the recorder could not keep, on every page while it is not zero; and that it does not answer.
-// Losses stand at the top; what only changed the detail, at the bottom.
+// The recorder's losses, on every page while there are any, and whether the recorder fails to
+// answer. Losses are at the top; changes of detail alone are at the bottom.
 
 import type { Answer } from "./answers";
 import { count } from "./format";
 import type { Health, Now } from "./model";
 
-/** Losses: where in `recorder` their number is, and what they are called. */
+/** Losses: the field of `recorder` with the count, and a text for it. */
 const LOSSES: readonly (readonly [string, string])[] = [
   ["malformed", "malformed datagrams dropped"],
   ["refused", "datagrams refused, beyond what one sender may report"],
@@ -14,7 +14,7 @@ const LOSSES: readonly (readonly [string, string])[] = [
   ["store.not_stored", "datagrams not written to the store"],
 ];
 
-/** What was recorded otherwise than it was sent, or not in every detail. */
+/** Data that was recorded differently from what was sent, or with less detail. */
 const REMARKS: readonly (readonly [string, string])[] = [
   ["unsent", "ticks joined to the next one, as they could not be sent"],
   ["events_left_out", "events left out, over the most that are kept of a minute"],

@@ -1,4 +1,4 @@
-// Lives of processes, put together from events and from who lives now.
+// Lifetimes of processes, built from events and from the processes that are alive.
 
 import type { Selection } from "./address";
 import { type Ending, endingOf, isEnd, type Lifecycle, reasonOf } from "./events";
@@ -10,13 +10,13 @@ export interface Life {
   pid: number;
   group: string;
   start: number;
-  /** Null while it lives. */
+  /** Null while the process is alive. */
   end: number | null;
   ending: Ending | null;
   why: string;
 }
 
-/** Lives from what is known: events tell of starts and ends, the recorder of who lives now. */
+/** Lifetimes: events give starts and ends, the recorder the processes that are alive. */
 export function livesOf(
   events: readonly Lifecycle[],
   now: Now | null,
@@ -61,7 +61,7 @@ export function livesOf(
     lives.set(id, life);
     if (!isEnd(event)) continue;
     life.end = event.time;
-    // The supervisor, which speaks last, knows how a process that could say nothing died.
+    // The supervisor, whose event is last, knows the cause if the process could not report it.
     life.ending = life.ending === "unplanned" ? "unplanned" : endingOf(event);
     life.why = reasonOf(event) || life.why;
   }

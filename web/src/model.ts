@@ -1,4 +1,5 @@
-// What /api/v1 answers. Times are seconds since 1970, durations seconds, sizes bytes, shares 0 to 1.
+// The answers of /api/v1. Times are seconds since 1970; durations are seconds, sizes bytes, shares
+// from 0 to 1.
 
 import type { GcEvent, Lifecycle, SlowRequest } from "./events";
 
@@ -78,7 +79,7 @@ export interface GilShares {
   preemptions: number;
 }
 
-/** A value, or the different values that the processes selected have. */
+/** A value, or the different values of the selected processes. */
 export type Varying<T> = T | T[] | null;
 
 export interface Config {
@@ -173,7 +174,7 @@ export interface Slots {
   times: number[];
   processes: (ProcessName & {
     group?: string;
-    /** For each time, each worker thread's share in requests; null where the process said nothing. */
+    /** By time, each worker thread's share in requests; null if the process did not report. */
     busy: (number[] | null)[];
   })[];
 }

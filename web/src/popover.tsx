@@ -1,4 +1,4 @@
-// What opens under a button and closes with Escape, or when something else is clicked.
+// A panel that opens under a button and closes with Escape or a click elsewhere.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -33,7 +33,7 @@ export function Popover(props: Props) {
   );
 }
 
-/** Closes the popover that an element is in, and goes back to its button. */
+/** Closes the popover that contains an element, and focuses its button. */
 export function close(element: Element): void {
   const details = element.closest("details");
   if (!details) return;

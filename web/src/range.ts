@@ -1,5 +1,5 @@
-// The span of time that a page shows: the last N seconds, which moves on, or two fixed moments.
-// Knows nothing of pages; how a range is typed, written and moved is here.
+// The span of time that a page shows: the last N seconds, which move on, or two fixed moments. How
+// a range is typed, written and moved is here; pages are not known here.
 
 import { interval, span } from "./format";
 
@@ -22,7 +22,7 @@ export function isLive(range: Range): range is { last: number } {
   return "last" in range;
 }
 
-/** The moments a range stands for at `now`. */
+/** The moments that a range stands for at `now`. */
 export function moments(range: Range, now: number): { from: number; to: number } {
   return isLive(range) ? { from: now - range.last, to: now } : range;
 }
@@ -31,7 +31,7 @@ export function describe(range: Range): string {
   return isLive(range) ? `last ${span(range.last)}` : interval(range.from, range.to);
 }
 
-/** The parameters of a question to the API. */
+/** The parameters of a request to the API. */
 export function parameters(range: Range): [string, string][] {
   if (isLive(range)) return [["from", String(-range.last)]];
   return [
@@ -40,7 +40,7 @@ export function parameters(range: Range): [string, string][] {
   ];
 }
 
-/** How often a live range is asked for again: a second's news cannot be seen in a week. */
+/** The period of a live range's requests: a second's change is not visible in a week. */
 export function refreshSeconds(range: Range): number | null {
   if (!isLive(range)) return null;
   return Math.min(60, Math.max(1, Math.round(range.last / 300)));
@@ -53,7 +53,7 @@ const STEPS = [
   ...[3_600, 10_800, 21_600, 43_200, 86_400],
 ];
 
-/** How long the steps of a chart of `length` seconds are: round, and no shorter than a tick. */
+/** The step of a chart of `length` seconds: round, and no shorter than a tick. */
 export function stepOf(length: number): number {
   const shortest = length / MOST_STEPS;
   return STEPS.find((step) => step >= shortest * 0.999) ?? 86_400 * Math.ceil(shortest / 86_400);
@@ -69,7 +69,7 @@ export function moved(range: Range, times: number, now: number): Range {
   return { from: from + by, to: to + by };
 }
 
-/** A range `factor` as long about `about`, or its middle; a live one goes on ending now. */
+/** A range `factor` as long around `about`, or its middle; a live range still ends now. */
 export function zoomed(range: Range, factor: number, now: number, about?: number): Range {
   if (isLive(range) && about === undefined) return { last: Math.max(10, range.last * factor) };
   const { from, to } = moments(range, now);
@@ -83,7 +83,7 @@ const UNITS: Record<string, number> = { s: 1, m: 60, min: 60, h: 3_600, d: 86_40
 
 /**
  * A moment as people type it: "now", "-2h", "14:30", "14:30:05", "2026-11-22", "2026-11-22 14:30",
- * or seconds since 1970. Null where it is none of these.
+ * or seconds since 1970. Null if the text has none of these forms.
  */
 export function parseMoment(text: string, now: number): number | null {
   const typed = text.trim().toLowerCase();

@@ -1,5 +1,5 @@
-// Histograms of durations made ready to be drawn: the log-linear scale of headway_measure, whose buckets
-// are sixteenths of a power of two from 512 ns on, rebuilt from the upper bounds that the API names.
+// Histograms of durations prepared for drawing: the log-linear scale of headway_measure, whose
+// buckets are sixteenths of a power of two from 512 ns on, rebuilt from the API's upper bounds.
 
 import type { Histogram } from "./model";
 
@@ -13,7 +13,7 @@ export interface Bin {
   count: number;
 }
 
-/** Where the bucket that ends at `high` seconds begins. */
+/** The lower bound of the bucket that ends at `high` seconds. */
 export function lowerBound(high: number): number {
   const highNs = Math.round(high * 1e9);
   if (highNs <= LOWEST_NS) return 0;
@@ -21,14 +21,14 @@ export function lowerBound(high: number): number {
   return (highNs - power / STEPS_PER_POWER) / 1e9;
 }
 
-/** How many buckets are joined to one bar, so that few waits do not make a comb. */
+/** The bars per power of two: wide ones for few values, which would look like a comb. */
 export function barsPerPower(count: number): number {
   return count >= 20_000 ? 16 : count >= 2_000 ? 8 : 4;
 }
 
 /**
- * A histogram as bars without gaps from `from` to `to` seconds, `perPower` to a power of two. A bar's
- * edges are buckets' edges, so nothing is split.
+ * A histogram as bars without gaps from `from` to `to` seconds, `perPower` per power of two. A
+ * bar's edges are edges of buckets, so no bucket is split.
  */
 export function bins(histogram: Histogram, from: number, to: number, perPower: number): Bin[] {
   const made: Bin[] = [];
@@ -54,13 +54,13 @@ export function bins(histogram: Histogram, from: number, to: number, perPower: n
   return made;
 }
 
-/** The range of durations in which histograms have anything, in whole powers of ten from 1 µs. */
+/** The range of durations that the histograms cover, in whole powers of ten from 1 µs. */
 export function extent(histograms: readonly (Histogram | null)[]): { from: number; to: number } {
   const longest = Math.max(1e-3, ...histograms.map((histogram) => histogram?.max ?? 0));
   return { from: 1e-6, to: 10 ** Math.ceil(Math.log10(longest) - 1e-9) };
 }
 
-/** A histogram as `bars` of one width from 0 to `to` seconds; a bucket across an edge counts by length. */
+/** A histogram as `bars` of equal width from 0 to `to` seconds; splits buckets by length. */
 export function evenBins(histogram: Histogram, to: number, bars: number): Bin[] {
   const width = to / bars;
   const made = Array.from({ length: bars }, (_, index) => ({
@@ -75,7 +75,7 @@ export function evenBins(histogram: Histogram, to: number, bars: number): Bin[] 
     for (let index = first; index <= last; index++) {
       const bin = made[index];
       if (!bin) continue;
-      // What is longer than the axis is in its last bar.
+      // The last bar includes the durations beyond the axis.
       const end = index === bars - 1 ? high : Math.min(high, bin.high);
       bin.count += (count * (end - Math.max(low, bin.low))) / (high - low);
     }
@@ -84,8 +84,8 @@ export function evenBins(histogram: Histogram, to: number, bars: number): Bin[] 
 }
 
 /**
- * What bars on a logarithmic axis are drawn as: their weight by the room they take there, for a power
- * of two is cut into parts of equal length, of which the first takes twice the room of the last.
+ * The heights of bars on a logarithmic axis: their weight divided by their width there. A power of
+ * two is cut into parts of equal length, of which the first is drawn twice as wide as the last.
  */
 export function densities(
   made: readonly Bin[],
@@ -98,7 +98,7 @@ export function densities(
   });
 }
 
-/** How much of `histogram` is in each bin: of its number, or of the time it sums up. */
+/** The share of `histogram` in each bin: of its count, or of the time that it sums up. */
 export function weights(made: readonly Bin[], by: "number" | "time"): number[] {
   const sizes = made.map(({ low, high, count }) =>
     by === "number" ? count : (count * (low + high)) / 2,
@@ -107,7 +107,7 @@ export function weights(made: readonly Bin[], by: "number" | "time"): number[] {
   return sizes.map((size) => (total ? size / total : 0));
 }
 
-/** The share of a histogram that is longer than `limit` seconds; a bucket across it counts by length. */
+/** The share of a histogram above `limit` seconds; a bucket across the limit counts by length. */
 export function shareAbove(histogram: Histogram, limit: number): number | null {
   if (!histogram.count) return null;
   let above = 0;
@@ -119,7 +119,7 @@ export function shareAbove(histogram: Histogram, limit: number): number | null {
   return above / histogram.count;
 }
 
-/** Ticks of a logarithmic axis of durations: 1, 10, 100 of each unit, and 2 and 5 where there is room. */
+/** Ticks of a logarithmic axis of durations: 1, 10, 100 of each unit; 2 and 5 if there is room. */
 export function logTicks(from: number, to: number, room: number): number[] {
   const decades = Math.log10(to / from);
   const steps = room / decades >= 3 ? [1, 2, 5] : [1];

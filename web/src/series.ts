@@ -1,5 +1,5 @@
-// Values over time, kept and added to: a live chart asks for what is new alone, since a summary of
-// each step of a range is much to make and to send.
+// Values over time that grow: a live chart requests only new steps, since a summary of each step of
+// a range is expensive to make and to send.
 
 import type { Address } from "./address";
 import { selectionParameters } from "./address";
@@ -7,10 +7,10 @@ import { type Answer, ask, type Parameters, question, useAsking } from "./answer
 import type { Series } from "./model";
 import { isLive, parameters, refreshSeconds, stepOf } from "./range";
 
-/** Steps that are asked for again: a tick may come late, and the last step was not over. */
+/** Steps that are requested again: a tick may arrive late, and the last step was not over. */
 const AGAIN = 3;
 
-/** The parameters that ask for whole steps from the one that `from` is in to the one that `to` is in. */
+/** The parameters for the whole steps from the one that contains `from` to the one with `to`. */
 export function aligned(from: number, to: number, step: number): [string, string][] {
   const first = Math.floor(from / step);
   const last = Math.max(first + 1, Math.ceil(to / step));
@@ -21,8 +21,8 @@ export function aligned(from: number, to: number, step: number): [string, string
   ];
 }
 
-/** `before` with what `news` says since, up to `to`; null where their steps differ, and all is to be
- * asked anew. */
+/** `before` extended by `news`, up to `to`; null if their steps differ and the whole series must
+ * be requested again. */
 export function joined(before: Series, news: Series, last: number, to: number): Series | null {
   const since = news.points[0]?.time;
   if (news.step !== before.step || since === undefined) return null;
@@ -68,7 +68,7 @@ export function useSeries(address: Address): Answer<Series> {
   });
 }
 
-/** By how much the recorder's clock is ahead of this page's, which began at 0, for each live answer. */
+/** How far the recorder's clock is ahead of this page's, which began at 0, for each live answer. */
 const clocks = new WeakMap<Series, number>();
 
 function timed(series: Series, clock: number): Series {

@@ -1,5 +1,5 @@
-// Light or dark: the system's choice unless the switch says otherwise. Charts are drawn on canvases,
-// which CSS does not reach, so they ask here for the colours that style.css names.
+// Light or dark: the system's choice unless the switch overrides it. Charts are drawn on canvases,
+// which CSS does not reach, so they read the colours of style.css here.
 
 import { useEffect, useState } from "preact/hooks";
 import { keep, kept } from "./setting";
@@ -26,7 +26,7 @@ export function apply(theme: Theme): void {
   changed.dispatchEvent(new Event("change"));
 }
 
-/** Counts changes of the colours, so that what is drawn is drawn anew. */
+/** Counts changes of the colours, so that charts are redrawn. */
 export function useTheme(): number {
   const [version, set] = useState(0);
   useEffect(() => {
@@ -58,8 +58,8 @@ export type Colour =
   | "violet"
   | "grey";
 
-/** A colour of style.css, as a canvas takes it. A palette of forced colours has names of the system's
- * colours, so that of an element tells their values. */
+/** A colour of style.css in the form that a canvas takes. A palette of forced colours has names of
+ * system colours; an element's computed colour gives their values. */
 export function colour(name: Colour, opacity = 1): string {
   const probe = probeOf();
   probe.style.color = `var(--${name})`;

@@ -1,10 +1,10 @@
-// What could not be answered. What is shown then is from before, and dimmed.
+// Requests that failed. The page then shows earlier answers, dimmed.
 
 import { type Answer, NO_ANSWER } from "./answers";
 
 export function Trouble({ answers }: { answers: Answer<unknown>[] }) {
   const said = new Set(answers.flatMap(({ error }) => (error ? [error] : [])));
-  // The frame of the page says that already.
+  // The frame of the page shows that message already.
   said.delete(NO_ANSWER);
   return (
     <>
@@ -17,7 +17,7 @@ export function Trouble({ answers }: { answers: Answer<unknown>[] }) {
   );
 }
 
-/** In the place of what is not answered yet. */
+/** A placeholder until the first answer. */
 export function Waiting({ answer }: { answer: Answer<unknown> }) {
   return answer.error ? <Trouble answers={[answer]} /> : <p class="note">Asking the recorder …</p>;
 }

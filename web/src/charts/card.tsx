@@ -1,5 +1,5 @@
-// The frame of a chart: its title, what it says at a glance, a table with the same numbers for those
-// who cannot or would not read the picture, and the picture as a PNG.
+// The frame of a chart: its title, its summary, a table with the same numbers for readers who
+// cannot or would not read the picture, and the picture as a PNG.
 
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
@@ -13,7 +13,7 @@ export interface Table {
 interface Props {
   title: string;
   note?: string | undefined;
-  /** What is in the picture besides the lines, for its PNG. */
+  /** The legend of the picture besides the lines, for its PNG. */
   legend?: LegendEntry[];
   canvas: () => HTMLCanvasElement | null;
   table: () => Table;

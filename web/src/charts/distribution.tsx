@@ -1,6 +1,6 @@
-// Histograms of durations over a logarithmic axis, one over the other for before and after, with the
-// multiples of the switch interval marked: a waiting thread asks for the GIL once each interval, so
-// waits gather above them where there is a convoy.
+// Histograms of durations over a logarithmic axis, superimposed for before and after, with the
+// multiples of the switch interval marked: a waiting thread asks for the GIL once per interval, so
+// waits gather above the marks if there is a convoy.
 
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { count, counted, seconds, share } from "../format";
@@ -30,10 +30,10 @@ export interface Layer {
 interface Props {
   title: string;
   note?: string | undefined;
-  /** What one entry is: "take", "request". */
+  /** The noun for one entry: "take", "request". */
   noun: string;
   layers: Layer[];
-  /** Seconds; each is marked with its multiples. */
+  /** In seconds; the chart marks the multiples of each. */
   intervals: number[];
   weigh: "number" | "time";
   axis: "log" | "linear";
@@ -82,7 +82,7 @@ export function DistributionChart(props: Props) {
     );
     const { from, to } = extent(known.map(({ histogram }) => histogram));
     const end = log ? to : linearEnd(layers);
-    // Bars of all layers are alike, or their heights could not be compared.
+    // All layers have bars of the same width, or their heights could not be compared.
     const perPower = barsPerPower(Math.min(...known.map(({ histogram }) => histogram.count)));
     const made = known.map((layer) => {
       const bars = log

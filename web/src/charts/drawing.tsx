@@ -1,5 +1,6 @@
-// A canvas as wide as its place and as sharp as the screen, drawn anew when what it shows, its size or
-// the colours change. Pointer and arrow keys move one cursor over it. Knows nothing of what is drawn.
+// A canvas as wide as its container and as sharp as the screen, redrawn when its data, its size or
+// the colours change. Pointer and arrow keys move one cursor over it. It does not know what it
+// shows.
 
 import type { Ref } from "preact";
 import { useEffect, useImperativeHandle, useRef, useState } from "preact/hooks";
@@ -13,10 +14,10 @@ export interface Point {
 interface Props {
   height: number;
   label: string;
-  /** The cursor's place from 0 to `last`, and what is there, in words. */
+  /** The cursor's position from 0 to `last`, and a text for that position. */
   cursor: { at: number; last: number; text: string };
   draw: (context: CanvasRenderingContext2D, width: number, height: number) => void;
-  /** Where the pointer is, in CSS pixels; null when it left. */
+  /** The pointer's position in CSS pixels; null when it left. */
   onPoint?: (at: Point | null, width: number) => void;
   /** Arrow keys, as steps to the right and down. */
   onStep?: (right: number, down: number) => void;

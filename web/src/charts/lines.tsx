@@ -1,5 +1,5 @@
-// Values over time, by uPlot: lines, bands between percentiles, marks of starts and ends. Dragging picks
-// a range; arrows move the cursor, which all charts of a page share.
+// Values over time, by uPlot: lines, bands between percentiles, marks of starts and ends. Dragging
+// selects a range; arrow keys move the cursor, which all charts of a page share.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
@@ -13,7 +13,7 @@ import { dashesOf, LineKey } from "./key";
 export interface Line {
   label: string;
   values: (number | null)[];
-  /** What legend and table say where `values` are sums with the lines below. */
+  /** The values for legend and table where `values` are sums with the lines below. */
   said?: (number | null)[];
   colour: Colour;
   opacity?: number;
@@ -30,7 +30,7 @@ interface Props {
   binary?: boolean;
   /** The axis reaches at least this high. */
   top?: number;
-  /** A limit to be drawn, and its name. */
+  /** A limit to draw, and its name. */
   limit?: { value: number; label: string } | undefined;
   times: number[];
   from: number;
@@ -139,7 +139,7 @@ function options(props: () => Props, width: number, onCursor: (index: number | n
   return settings;
 }
 
-/** A line cannot be seen where no two values are neighbours; points can. */
+/** Whether no two adjacent values are known: such a line is invisible without points. */
 function isolated(line: Line | undefined): boolean {
   if (!line) return false;
   return !line.values.some((value, index) => value !== null && line.values[index + 1] != null);
@@ -230,7 +230,7 @@ export function LineChart(given: Props) {
     }[event.key];
     if (next === undefined) return;
     event.preventDefault();
-    // The first step may begin before the range does, and a cursor left of the chart is none.
+    // The first step may begin before the range, and uPlot ignores a cursor left of the chart.
     const end = made.over.clientWidth - 1;
     const left = Math.min(end, Math.max(0, made.valToPos(times[next] ?? 0, "x")));
     made.setCursor({ left, top: HEIGHT / 3 }, true);
@@ -316,7 +316,7 @@ function dataOf({ times, lines }: Props): uPlot.AlignedData {
   return [times, ...lines.map((line) => line.values)] as uPlot.AlignedData;
 }
 
-/** The last moment of which anything is known: the newest step may have nothing yet. */
+/** The last index with a value: the newest step may have none yet. */
 function lastKnown(lines: Line[]): number | null {
   for (let index = (lines[0]?.values.length ?? 0) - 1; index >= 0; index--) {
     if (lines.some((line) => line.values[index] != null)) return index;

@@ -1,4 +1,4 @@
-// The lines of a duration over time: p50, p95 and p99 with the room between them filled, in one hue.
+// The lines of a duration over time: p50, p95 and p99 in one hue, with the areas between filled.
 
 import type { Metric, Series, Summary } from "../model";
 import type { Colour } from "../theme";
@@ -29,7 +29,7 @@ export function line(
   };
 }
 
-/** Whether a line has anything but zero: a chart does not name what does not happen. */
+/** Whether a line has a value above zero: a chart does not name what never occurs. */
 export function happens(line: Line): boolean {
   return line.values.some((value) => value !== null && value > 0);
 }

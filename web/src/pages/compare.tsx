@@ -1,5 +1,5 @@
-// Spans of time, selections and recordings side by side: the table that grows with each configuration
-// tried, with ratios to its first row, and their GIL waits one over the other.
+// Spans of time, selections and recordings side by side: a table that grows with each configuration
+// tried, with ratios to its first row, and their GIL waits superimposed.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { go, selectionParameters, target } from "../address";
@@ -271,7 +271,7 @@ function Remove({ rows, index }: { rows: string[]; index: number }) {
   );
 }
 
-/** Typed names are taken when the field is left: each is a step of the address. */
+/** A typed name applies when the field loses focus: each change is a history entry. */
 function Name({ name, onChange }: { name: string; onChange: (name: string) => void }) {
   return (
     <input
@@ -294,7 +294,7 @@ function selectionText({ selection }: Row): string {
     .join(", ");
 }
 
-/** The waits of each row, asked one after the other, one over the other. */
+/** The waits of each row, requested one after the other and superimposed. */
 function Waits({ rows }: { rows: string[] }) {
   const [answers, setAnswers] = useState<(Distribution | null)[]>([]);
   const asked = rows.join("\n");

@@ -1,4 +1,4 @@
-// What each endpoint costs: its requests, how long they take, and what of the GIL they hold.
+// The cost of each endpoint: its requests, their durations, and their share of the GIL.
 
 import { useAnswer } from "../answers";
 import * as format from "../format";

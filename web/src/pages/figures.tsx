@@ -1,5 +1,5 @@
-// A table of figures with a name to each row. A column's head sorts by it, greatest first; ties keep
-// the order that the recorder gave.
+// A table of figures with a name for each row. A column's head sorts by it, greatest first; ties
+// keep the recorder's order.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -9,9 +9,9 @@ import type { Colour } from "../theme";
 export interface Column<T> {
   label: string;
   cell: (row: T) => ComponentChildren;
-  /** What it is sorted by; without, it is not. */
+  /** The sort key; without it the column cannot be sorted. */
   by?: (row: T) => number | null | undefined;
-  /** Words, not figures: set to the left. */
+  /** The column holds words, not figures, and is left-aligned. */
   text?: boolean;
 }
 

@@ -1,4 +1,4 @@
-// What is typed to narrow a list; the key / goes there.
+// The text field that narrows a list; the key / focuses it.
 
 import { useEffect, useRef } from "preact/hooks";
 import { look } from "../address";

@@ -1,5 +1,5 @@
-// The GIL: how long threads wait for it and how long they keep it, how that changed since an earlier
-// range, what a GIL's time goes to, and who holds it.
+// The GIL: how long threads wait for it and hold it, how that changed since an earlier range, how a
+// GIL's time divides, and which threads hold it.
 
 import { useMemo } from "preact/hooks";
 import { go, look, selectionParameters } from "../address";
@@ -19,7 +19,7 @@ import { Holders } from "./holders";
 import { overTime } from "./over_time";
 import { asked, type PageProps } from "./props";
 
-/** Of a range in which nothing was counted. */
+/** The histogram of a range without samples. */
 const EMPTY: Histogram = {
   count: 0,
   sum: 0,
@@ -179,7 +179,7 @@ function Pick(props: {
   );
 }
 
-/** The range that is laid under the present one: the present one once kept, or the one before it. */
+/** The controls of the overlaid range: a range kept earlier, or the one before the present one. */
 function Before({ address, before }: PageProps & { before: Row | null }) {
   const keep = (times: number) => {
     const { from, to } = moments(address.range, Date.now() / 1000);

@@ -1,5 +1,5 @@
-// Who holds the GIL: by GIL, thread, endpoint and interpreter, and the longest holds with the Python
-// stack that held.
+// The holders of the GIL: by GIL, thread, endpoint and interpreter, and the longest holds with the
+// holder's Python stack.
 
 import type { Address } from "../address";
 import { useAnswer } from "../answers";

@@ -1,4 +1,4 @@
-// What all charts over time of a page have in common.
+// The properties that all charts over time of a page have in common.
 
 import type { Series } from "../model";
 import { showRange } from "../navigation";

@@ -1,4 +1,4 @@
-// What every page is given.
+// The properties of every page.
 
 import type { Address } from "../address";
 import { selectionParameters } from "../address";
@@ -10,7 +10,7 @@ export interface PageProps {
   now: Now | null;
 }
 
-/** The parameters that nearly every question has: the range and the selection. */
+/** The parameters that nearly every request has: the range and the selection. */
 export function asked(address: Address): [string, string][] {
   return [...parameters(address.range), ...selectionParameters(address.selection)];
 }

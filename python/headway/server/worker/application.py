@@ -1,5 +1,5 @@
-"""Finds the application that `APP` names: `module:attribute`, the attribute dotted if need be, or
-the path of a script file with an `application` in it, as mod_wsgi has them."""
+"""Finds the application that `APP` names: `module:attribute`, where the attribute may be dotted, or
+the path of a script file that defines `application`, as in mod_wsgi."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Application = Any  # a callable as PEP 3333 defines it
 
 
 SCRIPT_ATTRIBUTE = "application"
-# What CPython says of an extension module in an own-GIL interpreter: Python/import.c, in
-# `_PyImport_CheckSubinterpIncompatibleExtensionAllowed`.
+# CPython's error message for an extension module that refuses an own-GIL interpreter:
+# `_PyImport_CheckSubinterpIncompatibleExtensionAllowed` in Python/import.c.
 REFUSAL = re.compile(r"module (\S+) does not support loading in subinterpreters")
 
 
 class ImportFailed(CommandError):
-    """Importing the application failed in its own code. `details` is the traceback, for people."""
+    """The application's own code failed at import. `details` is the traceback as text."""
 
     def __init__(self, message: str, details: str) -> None:
         super().__init__(message)
@@ -34,16 +34,15 @@ class ImportFailed(CommandError):
 def load_application(specification: str) -> Application:
     """Imports `module:callable`, or runs the script file, and returns the callable.
 
-    Raises `CommandError` with exit code 2 if there is no such thing, and `ImportFailed` if the
-    application's own code raised.
+    Raises `CommandError` with exit code 2 if `specification` names no callable, and `ImportFailed`
+    if the application's own code raised an exception.
     """
     if "/" in specification:
         return _load_script(specification)
     module_name, colon, attributes = specification.partition(":")
     names = attributes.split(".")
-    is_module_name = all(
-        module_name.split(".")
-    )  # no empty part: import_module takes no relative one
+    # No part may be empty, because `import_module` would take the name as relative.
+    is_module_name = all(module_name.split("."))
     if not colon or not is_module_name or not all(name.isidentifier() for name in names):
         raise CommandError(
             f"APP is {specification!r}; it must be module:callable, such as shop.wsgi:application",
@@ -68,7 +67,7 @@ def load_application(specification: str) -> Application:
 
 
 def _load_script(path: str) -> Application:
-    # As in mod_wsgi, a name that no import statement can have, and one for each file.
+    # As in mod_wsgi, each file has a module name of its own that no import statement can contain.
     name = f"_headway_{path}"
     loader = SourceFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -100,7 +99,7 @@ def _import_module(module_name: str, specification: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # Only if it is the module itself, or a package above it, that is not there.
+        # APP is wrong only if the missing module is the named module or a package above it.
         missing = error.name or ""
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise CommandError(
@@ -128,8 +127,8 @@ def _failure(specification: str, what: str, error: BaseException) -> CommandErro
 
 
 def _from_the_application(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the application's outermost frame on: without this module's frame and
-    those of importlib below it. `None` if the application never ran, as with a `SyntaxError`."""
+    """The traceback from the application's outermost frame on, without the frames of this module
+    and importlib that precede it. `None` if the application never ran, as with a `SyntaxError`."""
     while frames is not None:
         code, module = frames.tb_frame.f_code, frames.tb_frame.f_globals.get("__name__")
         is_importlib = module == "importlib" or code.co_filename.startswith("<frozen importlib")

@@ -1,4 +1,4 @@
-"""The table at the end of a run: requests by path, then where each GIL's time went. Pure."""
+"""The table at the end of a run: the requests by path, then the times of each GIL. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MAX_PATH_COLUMNS = 40
 
 
 def draw(rows: list[PathRow], gil_report: GilReport | None) -> str:
-    """Text with a newline at its end. `gil_report` is the meter's report or `None`."""
+    """Returns the table as text that ends with a newline. `gil_report` is the meter's report;
+    `None` omits the GILs."""
     if not rows:
         return "No requests were served.\n"
     cells = [HEAD, *(_cells(row) for row in rows)]
@@ -94,7 +95,8 @@ def _gils(report: GilReport) -> list[str]:
 
 
 def _parks(parks: FreeThreading | None) -> list[str]:
-    """The waits of threads without a GIL; see `parks` in ARCHITECTURE.md."""
+    """The line for a process without a GIL; see "parked" in ARCHITECTURE.md. Empty without
+    `parks`."""
     if not parks:
         return []
     waits = ", ".join(
@@ -109,8 +111,8 @@ def _parks(parks: FreeThreading | None) -> list[str]:
 
 
 def _rows(gils: list[GilRow]) -> list[tuple[str, list[GilRow]]]:
-    """A label and the GILs of each row: one row for each GIL that exists, and one for those of
-    recycled interpreters of one name."""
+    """The label and the GILs of each row. Each existing GIL has a row; the GILs of recycled
+    interpreters with the same name share a row."""
     rows = [(f"GIL {gil.id}", [gil]) for gil in gils if gil.alive]
     ended: dict[str, list[GilRow]] = {}
     for gil in gils:

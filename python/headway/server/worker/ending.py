@@ -1,4 +1,4 @@
-"""How a process that the supervisor started ends: as Python does, unless that is not safe."""
+"""Ends a process that the supervisor started: as Python does, unless that is not safe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_DETAILS = 30_000
 
 
 def tell_failure(control: Control, error: CommandError) -> int:
-    """Tells the supervisor why the process does not come to serve; returns its exit status."""
+    """Reports to the supervisor why the process cannot serve; returns the exit status."""
     details = error.details if isinstance(error, ImportFailed) else ""
     control.send(
         {
@@ -33,11 +33,12 @@ def tell_failure(control: Control, error: CommandError) -> int:
 
 
 def end(status: int, group: ProcessGroup) -> NoReturn:
-    """For the main thread. The application's threads are waited for and its atexit handlers run in
-    any case."""
+    """Ends the process; call it in the main thread. In every case it first waits for the
+    application's threads and runs the application's atexit handlers."""
     if not (len(_native.gil_interpreters()) > 1 or _has_names_of_others(group)):
         sys.exit(status)
-    # With interpreters left the end of the main one ends the process with an error.
+    # If sub-interpreters are left, the finalization of the main interpreter ends the process with
+    # an error.
     with contextlib.suppress(Exception):
         threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
@@ -51,7 +52,7 @@ def end_without_finalization(status: int) -> NoReturn:
 
 
 def _has_names_of_others(group: ProcessGroup) -> bool:
-    """Up to CPython 3.12.3, where an own-GIL interpreter was the first to call a C function with
-    keyword arguments, the end of the main one frees their names as its own, and aborts
-    (gh-119213)."""
+    """Whether the finalization of the main interpreter may abort. If an own-GIL interpreter was
+    the first to call a C function with keyword arguments, CPython up to 3.12.3 frees the names of
+    the arguments as if they belonged to the main interpreter, and aborts (gh-119213)."""
     return sys.version_info < (3, 12, 4) and any(each.own_gil for each in group.application_groups)

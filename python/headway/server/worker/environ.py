@@ -1,5 +1,5 @@
-"""The part of the environ that is the same for every request (PEP 3333, "environ Variables"). Runs
-in the interpreter that the application is in."""
+"""The part of the environ that is the same for every request (PEP 3333, "environ Variables"). This
+module runs in the application's interpreter."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headway import _native
 
 
 def templates(about: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """New dicts, for one thread. `about` is what the server knows of itself, for each listener; the
-    native part adds its `wsgi.file_wrapper`."""
+    """Returns new dicts for one thread, one per listener. `about` has the server's variables for
+    each listener; the native part adds `wsgi.file_wrapper`."""
     return [template(each) for each in about]
 
 
 def template(about: Mapping[str, object]) -> dict[str, object]:
     return {
-        # First, since variables of the configuration are among it.
+        # First, so that variables of the configuration do not override those below.
         **about,
         "GATEWAY_INTERFACE": "CGI/1.1",
         "SERVER_SOFTWARE": _native.SERVER_SOFTWARE,
@@ -27,6 +27,6 @@ def template(about: Mapping[str, object]) -> dict[str, object]:
         "wsgi.url_scheme": "http",
         "wsgi.errors": sys.stderr if sys.stderr is not None else open(os.devnull, "w"),
         "wsgi.run_once": False,
-        # Not in PEP 3333: the input ends where the body does, chunked or not.
+        # Not in PEP 3333: `wsgi.input` ends with the body, chunked or not.
         "wsgi.input_terminated": True,
     }

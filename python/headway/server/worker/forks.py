@@ -1,5 +1,5 @@
-"""What the application of a worker forks: SIGTERM ends it, as multiprocessing has it, and does not
-reach the worker, whose handlers and pipes it has inherited.
+"""Signals in the processes that a worker's application forks. SIGTERM ends such a process, as
+multiprocessing expects, and does not reach the worker through the inherited handlers and pipes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _thread = threading.local()
 
 
 def leave_signals_to_forks() -> None:
-    """From now on, in this process. For the main thread."""
-    # Blocked from before the fork on, or one that comes early would be lost or reach the worker.
+    """Applies to all later forks of this process. Call it in the main thread."""
+    # The signal is blocked before the fork, because an early one would be lost or reach the worker.
     os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_forget)
 
 

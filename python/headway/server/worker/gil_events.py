@@ -1,5 +1,5 @@
-"""What a process tells its supervisor of the GIL: whether it has one, and, where it has none, which
-modules its interpreters import that do not declare that they can do without."""
+"""Reports on the GIL from a process to its supervisor: whether the process has a GIL and, if it has
+none, which imported modules do not declare that they can run without one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from headway.server.control import Control
 from headway.server.free_threading import gil_enabled
 from headway.server.worker.undeclared import Watch
 
-# Of this interpreter: a template's go on in the workers that it forks.
+# The state of this interpreter. The workers that a template forks inherit its state.
 _watch: Watch | None = None
 _names: list[str] = []
 _control: Control | None = None
 
 
 def tell_of_gil(control: Control) -> None:
-    """Tells the state of now, and from now on each module at its import. Called again, in a worker
-    that was forked, for its own control socket."""
+    """Reports the current state, and from then on each undeclared module at its import. A forked
+    worker calls this again with its own control socket."""
     global _control, _watch
     _control = control
     control.send({"event": "gil", "enabled": gil_enabled(), "undeclared": _names})
@@ -35,10 +35,11 @@ def tell_of_gil(control: Control) -> None:
 
 
 def descriptor_for_others() -> int:
-    """Of the control socket, for other interpreters of this process; -1 where nothing is told."""
+    """The descriptor of the control socket, for the other interpreters of this process; -1 if
+    imported modules are not reported."""
     return -1 if _watch is None or _control is None else _control.fileno()
 
 
 def tell_of_gil_by(descriptor: int) -> None:
-    """The same in an interpreter that got the descriptor from `descriptor_for_others`."""
+    """Calls `tell_of_gil` in an interpreter that has a descriptor from `descriptor_for_others`."""
     tell_of_gil(Control(socket.socket(fileno=os.dup(descriptor))))

@@ -1,5 +1,5 @@
-"""What a process tells its supervisor of the files that its interpreters import (`--reload`): each
-before its code runs, so that one with a mistake in it is known as well."""
+"""Reports from a process to its supervisor on the files that its interpreters import (`--reload`).
+Each file is reported before its code runs, so that a file whose code fails is reported too."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from typing import Any
 from headway.server.control import Control
 from headway.server.file_state import state_of
 
-# Of this interpreter: a template's go on in the workers that it forks.
+# The state of this interpreter. The workers that a template forks inherit its state.
 _control: Control | None = None
 _told: set[str] = set()
 
 
 def tell_of_files(control: Control) -> None:
-    """From now on. Called again, in a worker that was forked, for its own control socket."""
+    """Reports each file that is imported from then on. A forked worker calls this again with its
+    own control socket."""
     global _control
     is_first, _control = _control is None, control
     if is_first:
-        # Both are called ahead of what may raise, and so leave nothing in its traceback.
+        # The import system calls both methods before the code that may raise, so the wrappers
+        # leave no frame in its traceback.
         _tell_before(SourceFileLoader, "get_filename")
         _tell_before(ExtensionFileLoader, "create_module")
 
 
 def descriptor_for_others() -> int:
-    """Of the control socket, for other interpreters of this process; -1 where nothing is told."""
+    """The descriptor of the control socket, for the other interpreters of this process; -1 if
+    imported files are not reported."""
     return -1 if _control is None else _control.fileno()
 
 
 def tell_of_files_by(descriptor: int) -> None:
-    """The same in an interpreter that got the descriptor from `descriptor_for_others`."""
+    """Calls `tell_of_files` in an interpreter with a descriptor of `descriptor_for_others`."""
     tell_of_files(Control(socket.socket(fileno=os.dup(descriptor))))
 
 
@@ -44,7 +47,7 @@ def _tell_before(loader_class: Any, name: str) -> None:
     former: Callable[..., Any] = getattr(loader_class, name)
 
     def method(loader: Any, *arguments: Any) -> Any:
-        # No import fails for what can be told of it.
+        # A failed report does not make the import fail.
         with contextlib.suppress(Exception):
             path = os.path.abspath(loader.path)
             if path not in _told and not path.startswith(installed):
@@ -57,6 +60,7 @@ def _tell_before(loader_class: Any, name: str) -> None:
 
 
 def _folders_of_what_is_installed() -> tuple[str, ...]:
-    """The standard library's and packages', whose files nobody edits in place."""
+    """The directories of the standard library and of installed packages. Nobody edits these files
+    in place."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return tuple({os.path.join(sysconfig.get_path(name), "") for name in names})

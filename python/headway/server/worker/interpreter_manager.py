@@ -1,9 +1,10 @@
 """The keeper: one thread that makes, replaces and ends the sub-interpreters of a process.
 
-It alone does, since CPython wants an interpreter ended where it was made. Worker threads come and
-go in the interpreters without it. Those that are wanted at once are made before the process serves,
-others when their first request asks, and a new one takes the place of each that has served its time
-before that one ends. Knows the native part and no sockets.
+A single thread does this, because CPython requires that the thread that made an interpreter ends
+it. Worker threads enter and leave the interpreters without the keeper. The keeper makes the
+interpreters that are needed at the start before the process serves, and the others at their first
+request. It replaces an interpreter that has reached its limit before it ends that interpreter. The
+keeper uses the native part and no sockets.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from headway.server.worker.application import ImportFailed
 from headway.server.worker.interpreter_slots import Place, interval_ns, mounts_of
 from headway.server.worker.limits import drain_s, to_ns
 
-# What these hold in C CPython 3.12 keeps for the whole process, and 3.13 that of the first. If it
-# was made by an own-GIL interpreter it goes with that one, and leaves others with freed memory. In
-# 3.12 it includes the names of the keyword arguments with which the Python modules call C.
+# CPython keeps the C state of these modules for the whole process. State that an own-GIL
+# interpreter made is freed with that interpreter, while others still use it. In 3.12 the state
+# includes the names of the keyword arguments with which the Python modules call C functions.
 FOR_THE_MAIN_INTERPRETER = {
     (3, 12): ("datetime", "decimal", "hashlib", "ssl"),
     (3, 13): ("_datetime",),
 }
-# How often it looks whether the last thread has left an interpreter that is replaced.
+# The interval at which the keeper checks whether the last thread has left a replaced interpreter.
 LOOK_S = 0.1
-# For a thread that is about to leave one.
+# The time that a thread gets to leave an interpreter when the server ends.
 MOMENT_S = 1.0
 
 
 class Keeper:
-    """Made, settled and ended by the thread that has the server."""
+    """The thread that owns the server constructs this object, and calls `settle` and `join`."""
 
     def __init__(
         self,
@@ -56,10 +57,10 @@ class Keeper:
         clock: Clock = time.monotonic,
         native: Any = _native,
     ) -> None:
-        """`server` is the native one, in which the interpreters get their places. `about` goes into
-        the environs of requests, for each listener; `path` is sys.path as an interpreter finds it.
-        `reported`: somebody wants to know what their garbage collectors do. `native` has the
-        functions that make and end interpreters."""
+        """`server` is the native server, whose places the interpreters fill. `about` has, for each
+        listener, variables for the environ of requests; `path` is the initial sys.path of an
+        interpreter. With `reported`, the passes of the garbage collectors are reported. `native`
+        has the functions that make and end interpreters."""
         self._clock = clock
         self._native = native
         self._server = server
@@ -69,24 +70,25 @@ class Keeper:
         self._multiprocess = multiprocess
         self._path = path
         self._reported = reported
-        # By place: what the native part calls an interpreter.
+        # The native handle of the interpreter in each place.
         self._interpreters: dict[int, Any] = {}
-        # How many there were in each place.
+        # The number of interpreters that each place has had.
         self._made = [0] * len(places)
-        # Replaced, with their names and when it is told that a thread is still there.
+        # Replaced interpreters, their names, and the time at which the log says that a thread is
+        # still in the interpreter.
         self._retiring: list[tuple[Any, str, float]] = []
         self._settled = threading.Event()
         self._failure: CommandError | None = None
-        # The end of the program waits for it, as it does for the application's own threads.
+        # Not a daemon: the end of the program waits for it, as for the application's threads.
         self._thread = threading.Thread(target=self._keep, name="headway-keeper", daemon=False)
 
     def made(self, index: int) -> int:
-        """How many interpreters a place has had."""
+        """The number of interpreters that a place has had."""
         return self._made[index]
 
     def settle(self) -> None:
-        """Makes the interpreters that are wanted at the start. Raises `CommandError` or
-        `ImportFailed` if an application cannot be loaded; then none is left."""
+        """Makes the interpreters that are needed at the start. Raises `CommandError` or
+        `ImportFailed` if an application cannot be loaded; then no interpreter is left."""
         self._thread.start()
         self._settled.wait()
         if self._failure is not None:
@@ -94,7 +96,7 @@ class Keeper:
             raise self._failure
 
     def join(self) -> None:
-        """Waits, after the server is over, until the interpreters have ended."""
+        """Waits until the interpreters have ended; call it after the server has ended."""
         self._thread.join()
 
     def _keep(self) -> None:
@@ -126,11 +128,11 @@ class Keeper:
             if isinstance(error, ImportFailed):
                 say(error.details)
             say(f"application group {place.name}: {error}")
-            # A former one serves on.
+            # A former interpreter in this place continues to serve.
             self._native.server_admit(self._server, index, None)
 
     def _make(self, place: Place) -> Any:
-        """An interpreter with the application in it. Raises `CommandError`."""
+        """Returns a new interpreter with the application loaded. Raises `CommandError`."""
         group = place.group
         try:
             interpreter = self._native.interpreter_create(group.own_gil, self._group.threads)
@@ -140,7 +142,7 @@ class Keeper:
         try:
             answer = self._native.interpreter_enter(interpreter, self._path, task)
         except Exception as error:
-            # Whoever waits for the keeper would do so for ever.
+            # Any other exception would end the keeper, and threads would wait for it for ever.
             self._end(interpreter, place.name)
             raise CommandError(f"the interpreter of {place.name}: {error}") from error
         if answer is None:
@@ -157,7 +159,7 @@ class Keeper:
             ],
             "search_path": search_path.parts(self._group, group),
             "own_gil": group.own_gil,
-            # A shared GIL has one interval, the process's; under a policy threads have theirs.
+            # A shared GIL has the process's interval; under a policy, threads have their own.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "reported": self._reported,
@@ -206,7 +208,7 @@ class Keeper:
                 self._end(interpreter, name)
 
     def _end(self, interpreter: Any, name: str) -> None:
-        """Its atexit handlers run, its threads are waited for."""
+        """Ends an interpreter: its atexit handlers run, and its threads are waited for."""
         threads = self._native.interpreter_end(interpreter)
         if threads:
             say(
@@ -214,13 +216,13 @@ class Keeper:
                 "interpreter stays until the process ends"
             )
         else:
-            # Its books close.
+            # The meter closes the counters of the interpreter.
             self._native.gil_match_interpreters()
 
 
 def _import_for_others() -> None:
     for name in FOR_THE_MAIN_INTERPRETER.get(sys.version_info[:2], ()):
-        # A Python may lack one of them.
+        # A Python build may lack a module.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
@@ -229,7 +231,7 @@ def _failure_of(answer: str) -> CommandError:
     try:
         told = json.loads(answer)
     except ValueError:
-        # An exception before the entrance was reached.
+        # An exception came before `sub_interpreter.enter` ran, so the answer is not JSON.
         return CommandError(f"the interpreter could not be prepared: {answer}")
     if told["details"]:
         return ImportFailed(told["message"], told["details"])

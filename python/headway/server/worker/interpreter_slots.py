@@ -1,7 +1,7 @@
-"""The interpreters of a process, by place: which application group each is for. Pure.
+"""The interpreters of a process, by place, and the application group of each place. Pure.
 
-A place is where an interpreter is, and its successor once it is recycled; the native part knows
-them by number.
+A place holds an interpreter and, once that interpreter is recycled, its successor. The native part
+refers to places by number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the interpreter is called, and its GIL if it has its own."""
+        """The name of the interpreter and of its own GIL, if it has one."""
         if self.group.interpreters == 1:
             return self.group.name or MAIN_INTERPRETER
         return f"{self.group.name or MAIN_INTERPRETER}#{self.number}"
@@ -32,23 +32,24 @@ class Place(NamedTuple):
         return not self.group.name and self.number == 1
 
     def about(self, threads: int, multiprocess: bool) -> dict[str, object]:
-        """What the environ says of an interpreter of a process with so many threads."""
+        """The environ variables that describe the interpreter. `threads` is the number of threads
+        of the process."""
         interpreters = self.group.interpreters
         return {
             "headway.application_group": self.group.name,
             "wsgi.multithread": threads > interpreters,
-            # An equivalent application may run in another interpreter as in another process.
+            # Another interpreter can run the same application, just as another process can.
             "wsgi.multiprocess": multiprocess or interpreters > 1,
         }
 
 
 class Layout:
-    """Who is where in a process of a group, as `_native.server_open` takes it."""
+    """The places, groups and routes of a process, in the form that `_native.server_open` takes."""
 
     def __init__(self, group: ProcessGroup) -> None:
         used = {each.application_group for each in group.mounts}
         groups = [each for each in group.application_groups if each.name in used]
-        # Without mounts the application is handed over, in the interpreter that is.
+        # Without mounts, the caller passes the application, and its interpreter runs it.
         self.groups = groups or [ApplicationGroup()]
         self.places = [
             Place(each, number)
@@ -62,8 +63,9 @@ class Layout:
 
     @property
     def native_groups(self) -> list[tuple[int, int, int]]:
-        """Interpreters, maximum requests, and the switch interval of threads in ns, 0 for none: of
-        those that share a GIL. An own GIL has its interval itself."""
+        """For each group: the number of interpreters, the maximum of requests, and the switch
+        interval of its threads in ns. The interval is 0 for none, and for an own GIL, which has its
+        own interval."""
         return [
             (each.interpreters, each.maximum_requests, 0 if each.own_gil else interval_ns(each))
             for each in self.groups
@@ -71,13 +73,14 @@ class Layout:
 
     @property
     def gils(self) -> int:
-        """Where there are any: how many interpreters can run Python at the same time."""
+        """The number of GILs in a process that is not free-threaded: the number of interpreters
+        that can run Python at the same time."""
         own = sum(each.group.own_gil and not each.is_main for each in self.places)
         return own + (own < len(self.places))
 
 
 def interval_ns(group: ApplicationGroup) -> int:
-    """0: none of its own."""
+    """The switch interval of the group in ns; 0 if the group has none of its own."""
     return to_ns(group.switch_interval_s or 0.0)
 
 

@@ -1,7 +1,7 @@
-"""The limits that a worker process watches itself: from a `ProcessGroup` to the native part.
+"""Passes the limits that a worker process checks itself from a `ProcessGroup` to the native part.
 
-What they mean is mod_wsgi's: docs of WSGIDaemonProcess. The native monitor looks, without the GIL,
-and tells the supervisor through a descriptor; see `crates/server/src/limits`.
+The limits have the meanings of mod_wsgi's WSGIDaemonProcess options. The native monitor checks them
+without the GIL and reports to the supervisor through a descriptor; see `crates/server/src/limits`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import random
 from headway.meter import stacks
 from headway.server.settings import ProcessGroup, Telemetry
 
-# What a process may take beyond its graceful timeout to notice that it is over.
+# The time that a process gets, beyond its timeouts, to notice that they have passed.
 MARGIN_S = 2.0
-# Decades, in a number that the system's clocks take.
+# Decades, and still within the range of the system's clocks.
 NO_LIMIT_S = 1e9
 
 NO_LIMITS: dict[str, int] = {
@@ -33,13 +33,13 @@ NO_LIMITS: dict[str, int] = {
 
 
 def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
-    """What `server_open` is to know of the group's limits. Has stacks read from now on, so it is
-    called in the main thread, in the process that serves.
+    """The group's limits in the form that `server_open` takes. Also makes stacks readable, so call
+    it in the main thread of the process that serves.
 
     `control_fd` is a SOCK_SEQPACKET or SOCK_DGRAM socket that stays open as long as the server, or
-    -1: each limit that is passed is told there once, in JSON.
+    -1. The monitor reports each exceeded limit there once, as JSON.
     """
-    # Without it nothing is lost but stacks.
+    # If this fails, only the stacks are missing.
     stacks.prepare()
     return {
         "maximum_requests": _with_jitter(group.maximum_requests, group.maximum_requests_jitter),
@@ -48,17 +48,17 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
         "interrupt_timeout_ns": to_ns(group.interrupt_timeout_s),
         "deadlock_timeout_ns": to_ns(group.deadlock_timeout_s),
         "queue_timeout_ns": to_ns(group.queue_timeout_s),
-        # As long as the supervisor would have waited.
+        # A process whose supervisor has gone gets the time that the supervisor would have waited.
         "orphan_timeout_ns": to_ns(grace_s(group)),
         "control_fd": control_fd,
         **slow_requests(None),
-        # Processes that accept from the same sockets leave each other their share.
+        # Processes that accept from the same sockets leave each other a share of connections.
         "shared_listeners": group.processes > 1,
     }
 
 
 def slow_requests(telemetry: Telemetry | None) -> dict[str, int]:
-    """Of what `native_limits` says, what becomes of requests that are told of one by one."""
+    """The entries of `native_limits` for the requests that are reported one by one."""
     return {
         "slow_request_ns": to_ns(telemetry.slow_requests_s) if telemetry else 0,
         "user_agents": telemetry is not None and telemetry.capture_user_agent,
@@ -66,19 +66,20 @@ def slow_requests(telemetry: Telemetry | None) -> dict[str, int]:
 
 
 def request_timeout_s(group: ProcessGroup) -> float:
-    """How long a request may run: with more threads an outlier does less harm, so it gets more time
-    (mod_wsgi's rule)."""
+    """The time that a request may run. With more threads an outlier does less harm, so a request
+    gets more time (mod_wsgi's rule)."""
     return group.request_timeout_s * (1 + math.log(group.threads))
 
 
 def drain_s(group: ProcessGroup) -> float:
-    """How long requests that have begun may take once their process is to end. Without a graceful
-    timeout it ends at once, and they have what the process has for that (mod_wsgi's rule)."""
+    """The time that requests in progress have once their process must end. Without a graceful
+    timeout the process ends at once, and the requests have the time that the process has to end
+    (mod_wsgi's rule)."""
     return group.graceful_timeout_s or group.shutdown_timeout_s or NO_LIMIT_S
 
 
 def grace_s(group: ProcessGroup) -> float:
-    """From the end of a process's service until it is killed; 0 for never."""
+    """The time from the end of a process's service until the process is killed; 0 for never."""
     if not group.shutdown_timeout_s:
         return 0.0
     return group.graceful_timeout_s + group.shutdown_timeout_s + MARGIN_S

@@ -1,4 +1,4 @@
-"""Several applications in one process group, each below a path of its own. Pure."""
+"""Several applications in one process group, each below its own URL path. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headway.server.worker.application import Application
 
 
 def mount(applications: Sequence[tuple[str, Application]]) -> Application:
-    """One application of those given with the URL path below which each lives.
+    """Returns an application that dispatches to the given ones, each with its URL path.
 
-    The longest path that fits decides, and only whole segments fit: /shop has /shop and /shop/cart,
-    not /shopping. An application at the root alone is returned as it is.
+    The longest matching path decides. Only whole segments match: /shop matches /shop and
+    /shop/cart, not /shopping. A single application at the root is returned unchanged.
     """
     if [path for path, _ in applications] == [""]:
         return applications[0][1]
-    # As PATH_INFO has it: each byte of the UTF-8 form is a character (PEP 3333, "Unicode Issues").
+    # As in PATH_INFO, each byte of the UTF-8 form is a character (PEP 3333, "Unicode Issues").
     as_in_environ = [(path.encode().decode("latin-1"), each) for path, each in applications]
     by_length = sorted(as_in_environ, key=lambda each: len(each[0]), reverse=True)
 

@@ -34,7 +34,7 @@ from headway.server.worker.undeclared import told
 from headway.server.worker.worker import install_meter
 
 DEFAULTS = ProcessGroup()
-# Whether a signal said so or the program.
+# The reported reason, whether a signal or the program stops the server.
 STOP_REASON = "shutdown_signal"
 
 
@@ -60,24 +60,24 @@ def serve(
     announce: Callable[[str], object] = say_where,
     stop: threading.Event | None = None,
 ) -> int:
-    """Serves a WSGI application until SIGINT or SIGTERM comes, or `stop` is set (which it is in
-    any case at the end); then answers the requests that were sent by then and returns how many
-    threads had to be left in the application: 0, unless one stayed there for longer than
-    `graceful_timeout`.
+    """Serves a WSGI application until SIGINT or SIGTERM arrives or `stop` is set. Then answers the
+    requests that clients have sent by that time, and returns the number of threads left in the
+    application: 0, unless a thread stayed there for longer than `graceful_timeout` seconds. `stop`
+    is set in any case at the end.
 
     `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
-    off, with `:PATH` behind it for a file. `telemetry` is unix:PATH, where `headway telemetry`
-    listens or will, or a `Telemetry` that says more. `free_threading` is whether there must be no
-    GIL; `None` takes whichever mode Python runs in. `announce` is told each URL or unix:PATH once
-    it is listened on. The GIL meter and the policy stay installed if
-    they were, and go if they were not. Everything else that `headway serve` can limit is in
-    `settings`; the other arguments go over it. In the main thread the server has the process's
-    `signal.set_wakeup_fd` while it serves. In any other thread signals stay with the program, and
-    only `stop` ends the server.
+    off; a suffix `:PATH` names a file. `telemetry` is the unix:PATH on which `headway telemetry`
+    listens, now or later, or a `Telemetry` with more settings. `free_threading` says whether Python
+    must run without a GIL; `None` accepts either mode. The server calls `announce` with each URL or
+    unix:PATH on which it listens. The GIL meter and the policy stay installed if they were
+    installed before the call, and are removed otherwise. `settings` has all other limits of
+    `headway serve`; the other arguments override it. In the main thread, the server uses the
+    process's `signal.set_wakeup_fd` while it serves. In any other thread, the program handles its
+    signals itself, and only `stop` ends the server.
 
-    Raises `headway.errors.CommandError` where it cannot listen, the policy cannot be had or Python
-    runs in another mode than `free_threading` says, and
-    `ValueError` for a value that no server can have.
+    Raises `headway.errors.CommandError` if the server cannot listen, the policy is not available or
+    Python does not run in the mode that `free_threading` requires, and `ValueError` for a value
+    that no server can have.
     """
     form, _, path = access_log.partition(":")
     if form not in LOG_FORMS or (form == "off" and path):
@@ -93,7 +93,7 @@ def serve(
     )
     group = replace(
         settings,
-        # What is handed over runs here.
+        # The server runs the given application in this interpreter.
         mounts=(),
         binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
         threads=threads,
@@ -178,10 +178,12 @@ def _run_until_signal(
     stop: threading.Event | None,
     clock: Clock = time.monotonic,
 ) -> int:
-    """Begins, waits for SIGINT, SIGTERM or the event, and ends. A signal that comes ONE_SIGNAL_S
-    after the first, or after the event, has its former effect."""
-    # Python's handlers run only between bytecodes of the main thread: that of a signal that arrives
-    # just before the read below would wait for ever. The wakeup descriptor gets a byte at once.
+    """Calls `begin`, waits for SIGINT, SIGTERM or the event, and returns the result of `end`. A
+    signal more than ONE_SIGNAL_S after the first, or a signal after the event, has its former
+    effect."""
+    # CPython runs handlers between bytecodes of the main thread. If a signal arrives just before the
+    # read below, its handler does not run until the read returns. The wakeup descriptor is written
+    # immediately.
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     former_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
@@ -190,7 +192,7 @@ def _run_until_signal(
 
     def restore() -> None:
         for number, handler in former.items():
-            # Unless the program has set another meanwhile.
+            # Keep a handler that the program has set meanwhile.
             if signal.getsignal(number) is heed:
                 signal.signal(number, handler)
 
@@ -283,7 +285,7 @@ def _reporting(
     try:
         yield reporter
     finally:
-        # Only if something went wrong: it has ended else.
+        # Has an effect only after an error: otherwise the reporter has already stopped.
         reporter.stop("unknown", graceful=False)
 
 

@@ -1,6 +1,6 @@
-"""What a process that serves says of itself to its recorder, and how it ends.
+"""Reports on a serving process to its recorder: its settings and its end.
 
-Knows nothing of what is told of requests: the native part does.
+The native part reports on requests.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from headway.meter.reporter import Reporter
 from headway.server.settings import ProcessGroup, Telemetry
 from headway.server.worker.limits import request_timeout_s
 
-# What the processes of a server are called among others that report.
+# The kinds of a server's processes, as opposed to other processes that report.
 SERVE, EMBEDDED = "serve", "embedded"
 
 
 def begin(telemetry: Telemetry, group: ProcessGroup, kind: str) -> Reporter:
-    """Raises `CommandError`."""
-    # Embedded mode has no name with mod_wsgi either.
+    """Returns a reporter that has started. Raises `CommandError`."""
+    # In embedded mode there is no group name, as in mod_wsgi.
     name = group.name if kind == SERVE else ""
     identity = configured(group) | {"slow_requests_threshold": telemetry.slow_requests_s}
     try:
@@ -28,7 +28,7 @@ def begin(telemetry: Telemetry, group: ProcessGroup, kind: str) -> Reporter:
 
 
 def configured(group: ProcessGroup) -> dict[str, object]:
-    """Limits of the group's processes; 0 turns one off."""
+    """The limits of the group's processes; 0 means that a limit is off."""
     return {
         "kernel_hints": int(group.kernel_hints),
         "request_timeout": request_timeout_s(group),

@@ -1,8 +1,8 @@
-"""What goes before sys.path in an interpreter of a process group.
+"""The directories before sys.path in an interpreter of a process group.
 
-Directories of `python-path` are places where packages are installed, as in mod_wsgi: their .pth
-files are heeded, by which editable installs are found. The application's own directory is none:
-what has the name of a .pth file there may be anything.
+As in mod_wsgi, the directories of `python-path` are site directories: their .pth files are
+processed, so that editable installs are found. The application's own directory is not a site
+directory, because a .pth file there may be anything.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING
 from headway.server.stderr import say
 
 if TYPE_CHECKING:
-    # Sub-interpreters import this module, and need none of that.
+    # Sub-interpreters import this module and do not need these classes.
     from headway.server.settings import ApplicationGroup, ProcessGroup
 
 
 def extend(group: ProcessGroup, of_group: ApplicationGroup | None) -> None:
-    """For one application group; `None` if the interpreter has none."""
+    """Extends sys.path for one application group; `None` if the interpreter has none."""
     extend_by(*parts(group, of_group))
 
 
 def parts(
     group: ProcessGroup, of_group: ApplicationGroup | None
 ) -> tuple[tuple[str, ...], str | None, tuple[str, ...]]:
-    """What `extend_by` takes: as JSON would have it, for an interpreter that is told by text."""
+    """The arguments of `extend_by`, in types that JSON can carry to a sub-interpreter."""
     own = () if of_group is None else of_group.python_path
     return group.python_path, group.app_dir, own
 
 
 def extend_by(python_path: Iterable[str], app_dir: str | None, own_path: Iterable[str]) -> None:
-    """The application group's own directories go first, then the application's, then those of the
-    process group."""
+    """Puts the application group's own directories first, then the application's directory, then
+    the directories of the process group."""
     _put_first(python_path)
     if app_dir is not None:
         sys.path.insert(0, app_dir)
@@ -44,7 +44,7 @@ def extend_by(python_path: Iterable[str], app_dir: str | None, own_path: Iterabl
 
 
 def _put_first(directories: Iterable[str]) -> None:
-    """Each with what its .pth files add behind it."""
+    """Puts the directories first, each followed by the directories that its .pth files add."""
     place = 0
     for directory in dict.fromkeys(directories):
         sys.path.insert(place, directory)
@@ -57,10 +57,10 @@ def _put_first(directories: Iterable[str]) -> None:
 
 
 def _heed_pth_files(directory: str) -> None:
-    """As `site.addsitedir` does, but that a file that cannot be read, such as one that is no text,
-    keeps no other from being heeded."""
+    """Processes .pth files as `site.addsitedir` does, except that after a file that cannot be read,
+    such as a binary file, the others are still processed."""
     if sys.version_info >= (3, 15):
-        # It reads all before it runs any, and .start files too.
+        # This version reads all files before it runs any, and also processes .start files.
         with contextlib.suppress(Exception):
             site.addsitedir(directory)
             return

@@ -1,7 +1,7 @@
 """A running server: the worker threads around the native part.
 
-The threads are ordinary Python threads, so an application sees them as such. Each spends its life
-in `_native.server_work`, which drops the GIL and takes it once per request.
+The threads are ordinary Python threads, and applications see them as such. Each thread runs
+`_native.server_work`, which releases the GIL and takes it once per request.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from headway.server.worker.interpreter_slots import Layout
 from headway.server.worker.limits import NO_LIMITS, to_ns
 from headway.server.worker.transport import native_transport, read_tls
 
-# How long a thread outside the application takes, at the very most, to notice the end.
+# The longest time that a thread outside the application takes to notice the end.
 ABORT_TIMEOUT_S = 1.0
-# The native part's (`worker::pool`).
+# The native part has the same limit (`pool::accept`).
 MAX_LISTENERS = 64
 LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
 class PathRow(NamedTuple):
-    """Requests of one path in one interpreter. Times in nanoseconds; `None` where nothing is known.
-    `errors` are answers with 500 or more, exceptions in mid-body, and bodies unlike their
-    Content-Length."""
+    """The requests of one path in one interpreter. Times are in nanoseconds; `None` means unknown.
+    `errors` counts responses with a status of 500 or more, exceptions while a body is sent, and
+    bodies that contradict their Content-Length."""
 
     interpreter: str
     path: str
@@ -52,8 +52,8 @@ class PathRow(NamedTuple):
 
 
 class InterpreterRow(NamedTuple):
-    """One place of an application group: how many requests its interpreters have had, and how many
-    interpreters it has had; 0 while the first is not wanted yet."""
+    """One place of an application group: the number of requests that its interpreters have had, and
+    the number of interpreters it has had, which is 0 until the first is needed."""
 
     name: str
     requests: int
@@ -78,16 +78,16 @@ class Server:
         reported: bool = False,
     ) -> None:
         """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
-        descriptor `log_fd`. Of the group it is what concerns requests that counts here; `limits`
-        are those of `native_limits`, `tls` is what `read_tls` returned if it was called before,
-        `path` is sys.path for the sub-interpreters of the group.
+        descriptor `log_fd`. Only the group's settings for requests matter here. `limits` is the
+        result of `native_limits`, `tls` the result of an earlier `read_tls`, if any, and `path` is
+        sys.path for the sub-interpreters of the group.
 
-        `application` is served in the interpreter that this is called in, as the group's main one.
-        Sub-interpreters load theirs, which may raise `CommandError`.
+        The calling interpreter serves `application`, as the main interpreter of the group.
+        Sub-interpreters load their own applications, which may raise `CommandError`.
 
         `daemon` says whether threads that hang in the application may be left behind at exit; own-
-        GIL sub-interpreters allow no such threads. With `reported`, `report` is called before
-        `start`.
+        GIL sub-interpreters allow no such threads. With `reported`, the caller calls `report`
+        before `start`.
         """
         if len(listeners) > MAX_LISTENERS:
             raise ValueError(
@@ -122,7 +122,7 @@ class Server:
             },
         )
         configured = {name: _as_environ_has_it(value) for name, value in group.environ.items()}
-        # For each listener.
+        # Environ variables for each listener.
         self._about = [
             {**configured, **listener.address.environ, "headway.process_group": group.name}
             for listener in listeners
@@ -158,11 +158,11 @@ class Server:
         _native.server_admit(self._native, index, interpreter)
 
     def start(self, when_over: Callable[[], None] | None = None) -> None:
-        """Starts to serve. The last of the threads to end calls `when_over`."""
+        """Starts to serve. The last worker thread to end calls `when_over`."""
         self._when_over = when_over or self._when_over
         if self._interrupts:
-            # First, since up to 3.12 no thread of the main interpreter gets a shared GIL while a
-            # request computes in another.
+            # First, because up to CPython 3.12 no thread of the main interpreter gets a shared GIL
+            # while a request computes in another interpreter.
             self._interrupter = threading.Thread(
                 target=self._interrupt, name="headway-interrupter", daemon=True
             )
@@ -171,7 +171,7 @@ class Server:
             thread.start()
 
     def report(self, reporter: Reporter) -> None:
-        """Has what is served told by `reporter`."""
+        """Adds this server to the reports of `reporter`."""
         places = [
             (each.group.name, "" if each.is_main else each.name, each.group.own_gil)
             for each in self._layout.places
@@ -179,32 +179,33 @@ class Server:
         reporter.add_server(self._native, self._group.threads, places)
 
     def stop(self, keep_idle_s: float = 0.0) -> None:
-        """Stops accepting, lets requests end that were sent before; a connection without one is
-        kept for so long, since its client may be about to send. Returns at once; see `join`.
-        Called again it changes for how long."""
+        """Stops accepting, and lets the requests end that were sent before. An idle connection is
+        kept for `keep_idle_s`, because its client may be about to send. Returns at once; see
+        `join`. A further call changes `keep_idle_s`."""
         _native.server_stop(self._native, to_ns(keep_idle_s))
 
     def join(self, timeout_s: float) -> int:
-        """Waits for the worker threads after `stop`. Whatever connections are open after the
-        timeout are given up; returns how many threads are in the application even then."""
+        """Waits for the worker threads after `stop`. Abandons the connections that are still open
+        after the timeout. Returns the number of threads that are in the application even then."""
         if self._join(timeout_s):
             _native.server_abort(self._native)
         return self._join(ABORT_TIMEOUT_S)
 
     def abandon(self) -> None:
-        """Instead of `start`: nothing is served."""
+        """Ends the server without serving; call it instead of `start`."""
         _native.server_abort(self._native)
 
     def end_interpreters(self) -> None:
-        """Waits after `join` or `abandon` until the sub-interpreters have ended, as long as the
-        applications' atexit handlers and threads take."""
+        """Waits until the sub-interpreters have ended, for as long as the applications' atexit
+        handlers and threads take. Call it after `join` or `abandon`."""
         if self._keeper is not None:
             self._keeper.join()
 
     def end_interrupter(self) -> None:
-        """Waits after a `join` that left nobody for the thread that interrupts requests, which ends
-        after the others, once it has the GIL. It waits for it in Rust: up to CPython 3.13 the end
-        of the interpreter ends it there, which aborts the process."""
+        """Waits for the thread that interrupts requests; call it after `join` has returned 0. That
+        thread ends after the worker threads, once it has the GIL. It waits for the GIL in Rust
+        code: up to CPython 3.13 the end of the interpreter would end the thread there, which aborts
+        the process."""
         if self._interrupter is not None:
             self._interrupter.join()
 
@@ -215,15 +216,16 @@ class Server:
         return sum(thread.is_alive() for thread in self._threads)
 
     def requests(self) -> list[PathRow]:
-        """What was served so far, by interpreter and path, most requested first. At any time."""
+        """The requests served so far, by interpreter and path, the most requested path first. Can
+        be called at any time."""
         places = self._layout.places
         return [
             PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
         ]
 
     def interpreters(self, rows: Iterable[PathRow]) -> list[InterpreterRow]:
-        """What became of the sub-interpreters; empty where there are none. `rows` are what
-        `requests` returned just now."""
+        """A row for each place; empty without sub-interpreters. `rows` is the current result of
+        `requests`."""
         keeper = self._keeper
         if keeper is None:
             return []
@@ -253,5 +255,5 @@ class Server:
 
 
 def _as_environ_has_it(text: str) -> str:
-    """PEP 3333: a character for each byte."""
+    """The text with a character for each byte of its UTF-8 form, as PEP 3333 requires."""
     return text.encode("utf-8", "surrogateescape").decode("latin-1")

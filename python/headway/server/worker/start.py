@@ -1,8 +1,7 @@
-"""What a process that the supervisor starts runs first: it learns its task, takes on the identity
-of its group, imports the application, and becomes a worker or a template.
+"""The start of a process that the supervisor starts: the process receives its task, takes on the
+identity of its group, imports the application, and becomes a worker or a template.
 
-The supervisor's end of the control socket is the only witness, so everything that goes wrong is
-told there.
+Only the supervisor observes the process, so every failure is reported on the control socket.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ from headway.server.worker.worker import Prepared, Worker
 
 
 def main() -> None:
-    """Ends the process."""
-    # The first to be registered is the last to run: after the application's own, and before CPython
-    # gives signals their default effect, which would end a process that is as good as over.
+    """Runs the process and ends it."""
+    # The handler that is registered first runs last: after the application's handlers, and before
+    # CPython restores the default effect of signals, which would kill a process that has almost
+    # ended.
     atexit.register(ignore, signal.SIGTERM, *SUPERVISORS_SIGNALS)
     for number in SUPERVISORS_SIGNALS:
-        # A handler, since programs that the application starts would inherit SIG_IGN.
+        # A handler, because programs that the application starts would inherit SIG_IGN.
         signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SUPERVISORS_SIGNALS)
     control = Control(socket.socket(fileno=int(sys.argv[1])))
@@ -56,7 +56,7 @@ def main() -> None:
         identity.take_on(task.group)
         tell_of_gil(control)
         if task.watched:
-            # In production nobody needs what it imports.
+            # Imported here, because in production the module and its imports are not needed.
             from headway.server.worker.imported_files import tell_of_files
 
             tell_of_files(control)
@@ -80,7 +80,8 @@ def change_directory(path: str) -> None:
 
 
 def load(group: ProcessGroup) -> Application | None:
-    """Imports what the group serves in the main interpreter, if anything."""
+    """Imports the applications that the group serves in the main interpreter. Returns `None` if
+    there are none."""
     mounts = mounts_of(group, "")
     main = next((each for each in group.application_groups if not each.name), None)
     search_path.extend(group, main if mounts else None)
@@ -91,7 +92,7 @@ def load(group: ProcessGroup) -> Application | None:
 
 
 def open_log(group: ProcessGroup) -> int:
-    """A descriptor for the access log; -1 if there is none."""
+    """Returns a new descriptor for the access log; -1 if there is no access log."""
     if group.access_log == "off":
         return -1
     path = group.access_log_path

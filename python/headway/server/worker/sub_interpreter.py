@@ -1,8 +1,8 @@
-"""What runs in a sub-interpreter before its first request: it takes on the settings of its
-application group and loads the applications.
+"""The start of a sub-interpreter before its first request: takes on the settings of its application
+group and loads the applications.
 
-Called by the native part, on the keeper's thread. Knows nothing of the server: what it is told and
-what it answers is text, but for the callables that it returns.
+The native part calls this module in the keeper's thread. The module does not use the server: its
+input and its answers are text, except for the callables that it returns.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Entry = tuple[Any, Callable[..., None], Callable[[], list[dict[str, object]]], t
 
 
 def enter(task: str) -> Entry | str:
-    """What `_native.interpreter_of_caller` takes, or why there is none: JSON with what a
-    `CommandError` would say. `task` is what `keeper` puts together."""
+    """Returns the arguments of `_native.interpreter_of_caller` or, after a failure, JSON with the
+    contents of a `CommandError`. `task` is the JSON that `Keeper` makes."""
     told = json.loads(task)
     try:
         sys.argv[:] = ["headway"]
         _native.gil_name_gil(told["name"].encode().replace(b"\0", b""))
         if told["reported"]:
             _native.gc_watch(told["name"].replace("\0", ""))
-        # Threads that the application starts when it is imported inherit it.
+        # Threads that the application starts at import inherit the interval.
         _native.gil_set_switch_interval(told["thread_interval_ns"])
         if _native.gil_installed():
             thread_names.follow_starts(threading, _native.gil_name_thread)
         if told["switch_interval_s"] is not None:
             sys.setswitchinterval(told["switch_interval_s"])
         if told["control_fd"] >= 0:
-            # Interpreters with a GIL need none of what it imports.
+            # Imported here, because interpreters with a GIL do not need the module's imports.
             from headway.server.worker import gil_events
 
             gil_events.tell_of_gil_by(told["control_fd"])
@@ -67,8 +67,9 @@ def enter(task: str) -> Entry | str:
 
 
 def _have_zoneinfo_in_python() -> None:
-    """Up to 3.12 _datetime refuses an own GIL, and datetime does without it. zoneinfo does without
-    _zoneinfo too, if that is not found; it is, and fails for want of _datetime (gh-112100)."""
+    """Makes `zoneinfo` use its Python implementation. Up to 3.12, `_datetime` refuses an own GIL,
+    and `datetime` falls back to Python. `zoneinfo` falls back only if `_zoneinfo` is not found;
+    `_zoneinfo` is found, but fails because it needs `_datetime` (gh-112100)."""
     sys.modules["_zoneinfo"] = None  # type: ignore[assignment]
 
 

@@ -1,8 +1,8 @@
-"""A template process: it has imported the application once, and forks workers that share the pages.
+"""A template process: it imports the application once, and forks workers that share its pages.
 
-A worker is forked twice, so that it becomes a child of the supervisor (which has asked the kernel
-for orphans) and is waited for like any other. The meter begins in the worker: the template has no
-books.
+A worker is forked twice, so that it becomes a child of the supervisor, which is a subreaper and
+waits for the worker as for any other child. The meter starts in the worker: the template keeps no
+counters.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from headway.server.worker.worker import Prepared, Worker
 
 
 def run(control: Control, prepared: Prepared) -> int:
-    """Forks a worker whenever it is told to, until the supervisor closes the control socket.
-    Returns in the workers too: the exit status of whichever process this is."""
-    # Objects that survive until now are the application's own: keep the collector off their pages.
+    """Forks a worker at each `fork` command, until the supervisor closes the control socket.
+    Returns the exit status of the calling process, in the template and in each worker."""
+    # The objects that survive until now are the application's: the garbage collector must not write
+    # to their pages.
     gc.collect()
     gc.freeze()
     if threading.active_count() > 1:
@@ -59,13 +60,14 @@ def run(control: Control, prepared: Prepared) -> int:
 
 
 def _fork_orphan() -> bool:
-    """Forks a process that is no child of this one; False in that process."""
+    """Forks a process that is not a child of this one. Returns False in the new process and True
+    in this one."""
     child = os.fork()
     if child == 0:
         parent = os.getpid()
         if os.fork():
             os._exit(0)
-        # Before that the supervisor does not take it for its own.
+        # Until the new parent is set, the supervisor does not accept the process as its child.
         while os.getppid() == parent:
             time.sleep(0.001)
         return False

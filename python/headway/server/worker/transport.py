@@ -1,4 +1,5 @@
-"""What lies between a socket and HTTP, as the native part takes it: TLS, and whom to believe."""
+"""The layer between a socket and HTTP, in the form that the native part takes: TLS and trusted
+proxies."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from headway.server.settings import ProcessGroup
 
 
 def read_tls(group: ProcessGroup) -> object | None:
-    """The group's certificate and key. To be called while the process may still read them,
-    before it becomes the group's user. Raises `CommandError`, a line that names the file."""
+    """Reads the group's certificate and key. Call it while the process may still read them, before
+    it becomes the group's user. Raises `CommandError` with a line that names the file."""
     if group.tls is None:
         return None
     try:
@@ -21,7 +22,7 @@ def read_tls(group: ProcessGroup) -> object | None:
 
 
 def native_transport(group: ProcessGroup, tls: object | None) -> Mapping[str, object]:
-    """For `_native.server_open`; `tls` is what `read_tls` returned."""
+    """The options of `_native.server_open` for this layer; `tls` is the result of `read_tls`."""
     return {
         "tls": tls,
         "proxy_protocol_from": group.proxy_protocol_from,

@@ -1,8 +1,9 @@
 """Extension modules that do not declare that they can run without a GIL (PEP 703).
 
-CPython turns the GIL on when it loads the first of them, and warns of that one; after `-X gil=0` it
-does neither. So each is told here, at its import, before its own code runs. Whoever imports runs
-this. Knows nothing of processes and their supervisor.
+CPython turns the GIL on when it loads the first such module, and warns about that module only;
+after `-X gil=0` it does neither. This module therefore reports each such module at its import,
+before the code of that module runs, in the importing thread. It does not depend on processes and
+their supervisor.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ Tell = Callable[[str], None]
 
 
 def imported() -> list[str]:
-    """The names of those that are imported already, in that order."""
+    """The names of the undeclared modules that are already imported, in the order of import."""
     return [name for module in list(sys.modules.values()) if (name := _undeclared(module))]
 
 
 class Watch:
-    """From now on, in this interpreter, until `end`: `tell` gets the name of each that is imported,
-    and may be replaced."""
+    """Calls `tell` with the name of each undeclared module that this interpreter imports, from
+    construction until `end`. The attribute `tell` may be replaced."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
         self._former = former = ExtensionFileLoader.exec_module
         watch = self
 
-        # Modules of one phase come by here too, and have nothing to execute.
+        # CPython calls this for modules with single-phase initialization too, which have nothing to
+        # execute.
         def exec_module(self: ExtensionFileLoader, module: ModuleType) -> None:
-            # No import fails for what can be told of it.
+            # A failed report does not make the import fail.
             with contextlib.suppress(Exception):
                 if name := _undeclared(module):
                     watch.tell(name)
@@ -48,15 +50,15 @@ class Watch:
 
     def end(self) -> None:
         self.tell = lambda _: None
-        # Not from under one that was put over it.
+        # If another replacement was installed over this one, it stays in place.
         if ExtensionFileLoader.exec_module is self._own:
             ExtensionFileLoader.exec_module = self._former  # type: ignore[method-assign]
 
 
 @contextmanager
 def told(tell: Tell) -> Iterator[None]:
-    """Tells all of them, those that are imported already and those that come meanwhile, where the
-    GIL is off or was turned on for one of them."""
+    """Calls `tell` with the names of all undeclared modules, those already imported and those
+    imported within the context, if the GIL is off or was turned on for such a module."""
     if not OF_THIS_PYTHON or (gil_enabled() and getattr(sys.flags, "gil", 1) is not None):
         yield
         return
@@ -70,8 +72,9 @@ def told(tell: Tell) -> Iterator[None]:
 
 
 def _undeclared(module: object) -> str:
-    """Its name if it is one of them, else "". What cannot be told counts as undeclared."""
-    # Not by getattr: a module may have one of its own, which imports more.
+    """The name of the module if it is undeclared, else "". A module whose declaration is unknown
+    counts as undeclared."""
+    # Not by getattr: a module may have its own `__getattr__`, which imports further modules.
     spec = vars(module).get("__spec__") if isinstance(module, ModuleType) else None
     if not isinstance(spec, ModuleSpec) or not isinstance(spec.loader, ExtensionFileLoader):
         return ""

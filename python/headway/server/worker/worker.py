@@ -1,9 +1,10 @@
-"""A worker process: serves its group's application until the supervisor has it stop.
+"""A worker process: serves its group's applications until the supervisor stops it.
 
-The main thread looks after signals and the control socket; worker threads (`serving.Server`) do the
-work. An application may be replaced by a newer process of its group at any time: it is told to
-retire, answers what it has, and keeps idle connections for a moment, since their clients may be
-about to send. If the supervisor goes away the worker ends as on SIGTERM.
+The main thread handles signals and the control socket; worker threads (`serving.Server`) serve
+requests. A newer process of the group may replace a worker at any time. The supervisor then sends
+the worker the command `retire`: the worker answers its requests, and keeps idle connections for a
+moment, because their clients may be about to send. If the supervisor goes away, the worker ends as
+on SIGTERM.
 """
 
 from __future__ import annotations
@@ -36,31 +37,31 @@ from headway.server.worker.forks import leave_signals_to_forks
 from headway.server.worker.limits import drain_s, native_limits, slow_requests
 from headway.server.worker.serving import Server
 
-# How long an idle connection is kept by a worker that retires; nginx calls it
-# keepalive_min_timeout.
+# The time that a retiring worker keeps an idle connection; nginx calls it keepalive_min_timeout.
 KEEP_IDLE_S = 5.0
 
-# What the main thread waits for: the supervisor's commands, a signal, the end of all threads.
+# The events of the main thread: the supervisor's commands, a signal, the end of all threads.
 SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
-# Why the process ends, unless the supervisor says.
+# The reasons for the end of the process that apply unless the supervisor gives one.
 SHUT_DOWN, ABANDONED = "shutdown_signal", "unknown"
 COMMANDS = {"serve": SERVE, "retire": RETIRE}
 
 
 class Prepared(NamedTuple):
-    """What a process has before it serves. The descriptors in it are given away with it."""
+    """The state of a process before it serves. A process that passes it on also passes on the
+    ownership of its descriptors."""
 
     task: Task
-    # What the main interpreter serves, if anything.
+    # The application of the main interpreter, if any.
     application: Application | None
     log_fd: int
     tls: object | None
-    # sys.path before `search_path` extends it, which sub-interpreters do themselves.
+    # sys.path before `search_path` extends it; sub-interpreters extend it themselves.
     path: Sequence[str]
 
 
 class Worker:
-    """One run of a worker; made and run by the main thread."""
+    """One run of a worker. The main thread constructs and runs it."""
 
     def __init__(self, control: Control, prepared: Prepared) -> None:
         """Raises `CommandError`."""
@@ -101,18 +102,18 @@ class Worker:
                 self._server.abandon()
                 raise
             self._server.report(self._reporter)
-            # So that it can report for us if we cannot.
+            # The supervisor can then report for this process if the process cannot.
             control.send({"event": "reporting", "started": self._reporter.started})
         self._reason, self._detail = SHUT_DOWN, ""
         self._has_told_stopping = False
-        # Bytes from signal handlers and from the last thread to end: a handler may interrupt its
-        # own thread anywhere, a lock included.
+        # Signal handlers and the last thread to end write bytes to this pipe. A handler may
+        # interrupt its own thread anywhere, also where it holds a lock.
         self._read_fd, self._write_fd = os.pipe()
         self._drain_s = drain_s(group)
         self._has_supervisor = True
         self._has_sigterm = False
         self._is_serving = False
-        # When requests that are still under way are given up; known once no more are accepted.
+        # The time at which requests in progress are abandoned; set when accepting stops.
         self._deadline: float | None = None
 
     def run(self) -> int:
@@ -127,7 +128,7 @@ class Worker:
                 self._deadline = time.monotonic() + self._drain_s
                 self._server.stop(min(KEEP_IDLE_S, self._drain_s / 2))
         if not self._is_serving and self._next_command() == SERVE:
-            # A signal may overtake the command, and connections are waiting since.
+            # A signal may overtake the command, and connections have been waiting since then.
             self._serve()
         self._tell_stopping()
         if self._is_serving:
@@ -142,12 +143,12 @@ class Worker:
         try:
             self._server.start(self._note_end)
         except RuntimeError as error:
-            # Some of its threads may run, so this is no way back.
+            # Some of the server's threads may run already, so it cannot be abandoned.
             say(cannot_serve(self._task.group, str(error)))
             end_without_finalization(1)
 
     def _finish(self) -> int:
-        """Answers what there is, says how it went."""
+        """Answers the remaining requests and reports the end; returns the exit status."""
         self._server.stop()
         self._control.send({"event": "closed"}, wait=False)
         is_replaced = self._deadline is not None
@@ -169,8 +170,8 @@ class Worker:
             f"{threads} still in the application after {self._drain_s:g} s "
             f"(--{limit}-timeout) and cut off"
         )
-        # A thread that hangs in the application would hang the end of the interpreter too, or be
-        # killed in the middle of it.
+        # A thread that hangs in the application would block the finalization of the interpreter,
+        # or be killed in the middle of it.
         end_without_finalization(1)
 
     def _tell_stopping(self) -> None:
@@ -184,12 +185,12 @@ class Worker:
             self._control.send({"event": "reported"}, wait=False)
 
     def _catch_signals(self) -> None:
-        """After the application was imported, which may have handlers of its own."""
+        """Installs the handlers, after the import of the application, which may have its own."""
         signal.signal(signal.SIGTERM, self._stop_on_signal)
         for number in TERMINALS_SIGNALS:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
-        # A signal may reach any thread, and then does not bring the main one out of its poll.
+        # A signal may reach any thread, and then does not interrupt the main thread's poll.
         self._signal_fd, write_fd = os.pipe()
         os.set_blocking(self._signal_fd, False)
         os.set_blocking(write_fd, False)
@@ -197,8 +198,8 @@ class Worker:
         leave_signals_to_forks()
 
     def _stop_on_signal(self, *_: object) -> None:
-        # More of them change nothing: whoever signals the whole server reaches us directly and
-        # through the supervisor, which has SIGKILL for what must not wait.
+        # Further SIGTERMs change nothing: a signal to the whole server reaches this process
+        # directly and again through the supervisor, which uses SIGKILL if the end must not wait.
         if not self._has_sigterm:
             self._has_sigterm = True
             os.write(self._write_fd, TERMINATE)
@@ -213,7 +214,7 @@ class Worker:
         self._control.send(message, wait=False)
 
     def _next_word(self) -> bytes:
-        """Waits for what comes next: SERVE, RETIRE, TERMINATE or OVER."""
+        """Waits for the next event: SERVE, RETIRE, TERMINATE or OVER."""
         while True:
             poll = select.poll()
             poll.register(self._read_fd, select.POLLIN)
@@ -222,7 +223,7 @@ class Worker:
                 poll.register(self._control, select.POLLIN)
             ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines(), time.monotonic()))]
             if self._signal_fd in ready:
-                # Its handler has run by now, or does before the next instruction.
+                # The signal's handler has run by now, or runs before the next instruction.
                 os.read(self._signal_fd, 4096)
                 continue
             if self._read_fd in ready:
@@ -236,7 +237,8 @@ class Worker:
                 return word
 
     def _next_command(self) -> bytes | None:
-        """What the supervisor has said, if anything; TERMINATE if it has gone."""
+        """The supervisor's next command; TERMINATE if the supervisor has gone, `None` if there is
+        no command for the main loop. Answers `count`."""
         try:
             message = self._control.receive(wait=False) or {}
         except Gone:
@@ -270,7 +272,7 @@ class Worker:
 
 
 def cannot_serve(group: ProcessGroup, reason: str) -> str:
-    """Want of memory or descriptors, most likely by a limit of the group's."""
+    """The message for a lack of memory or descriptors, most likely due to a limit of the group."""
     limits = [
         f"{name} {size}"
         for name, size in (
@@ -284,8 +286,9 @@ def cannot_serve(group: ProcessGroup, reason: str) -> str:
 
 
 def install_meter(policy: str | None, kernel_hints: bool) -> None:
-    """Serving goes on without the meter, but not without a policy that was asked for. `None` leaves
-    the policy that is in force where the meter is on already."""
+    """Installs the meter and the policy. Serving continues without the meter, but not without a
+    requested policy. `None` keeps the current policy if the meter is already installed. Raises
+    `CommandError`."""
     default = None if gil.is_installed() else DEFAULT_POLICY
     try:
         gil.install(policy or default, kernel_hints=kernel_hints)
