@@ -14,8 +14,9 @@ from functools import partial
 import echo_cell
 import sitting
 from echo_cell import Cell
-from figures import Figures, Target, number, table
+from figures import Figures, number, print_targets, table, target
 
+from headway.experiments.claim import Statement
 from headway.experiments.processes import STOCK, stock_and
 
 NAME = "asyncio_echo"
@@ -63,7 +64,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
     print(LEGEND)
 
 
-def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for cell in cells:
         if cell.setting.policy is None or not cell.cpu_threads:
@@ -71,9 +72,9 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
         if cell.cpu_threads in SHARE_OF_RATE_ALONE:
             share = figures.ratio(cell, cell._replace(cpu_threads=0), "requests_per_s")
             bound = SHARE_OF_RATE_ALONE[cell.cpu_threads]
-            targets.append(Target(f"{cell}: requests/s of its rate alone", share, bound))
+            targets.append(target(f"{cell}: requests/s of its rate alone", share, bound))
         p99_ms = figures.median(cell, "p99_s") * 1e3
-        targets.append(Target(f"{cell}: p99", p99_ms, P99_MS, at_most=True, unit="ms"))
+        targets.append(target(f"{cell}: p99", p99_ms, P99_MS, at_most=True, unit="ms"))
     return targets
 
 
@@ -88,7 +89,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         figures.record(cell, **found)
     print_table(figures, cells)
     targets = targets_of(figures, cells)
-    print(*targets, sep="\n")
+    print_targets(targets)
     return figures.experiments(NAME, Cell.parameters, targets)
 
 

@@ -17,8 +17,9 @@ from functools import partial
 import echo_cell
 import sitting
 from echo_cell import Cell
-from figures import Figures, Target, number, ratio, table
+from figures import Figures, number, print_targets, ratio, table, target
 
+from headway.experiments.claim import Statement
 from headway.experiments.processes import STOCK, Setting
 
 NAME = "echo"
@@ -91,7 +92,7 @@ def print_table(figures: Figures[Cell], counts: dict[int, Rows]) -> None:
     print(LEGEND)
 
 
-def targets_of(figures: Figures[Cell], cpu_threads: int, rows: Rows) -> list[Target]:
+def targets_of(figures: Figures[Cell], cpu_threads: int, rows: Rows) -> list[Statement]:
     targets = []
     of_processes = SHARE_OF_PROCESSES.get(cpu_threads)
     for policy, cell in rows.policies.items():
@@ -102,22 +103,22 @@ def targets_of(figures: Figures[Cell], cpu_threads: int, rows: Rows) -> list[Tar
             ("times stock at its best interval", rows.best, TIMES_BEST_INTERVAL),
         ]
         targets += [
-            Target(f"{name}: {text}", figures.ratio(cell, other, "requests_per_s"), bound)
+            target(f"{name}: {text}", figures.ratio(cell, other, "requests_per_s"), bound)
             for text, other, bound in compared
             if bound is not None
         ]
         p99_ms = figures.median(cell, "p99_s") * 1e3
-        targets.append(Target(f"{name}: p99", p99_ms, P99_MS, at_most=True, unit="ms"))
+        targets.append(target(f"{name}: p99", p99_ms, P99_MS, at_most=True, unit="ms"))
         work = figures.median(cell, "work_of_left")
-        targets.append(Target(f"{name}: CPU work of what was left", work, WORK_SHARE_OF_LEFT))
+        targets.append(target(f"{name}: CPU work of what was left", work, WORK_SHARE_OF_LEFT))
         if cpu_threads in HANDOFF_SHARE:
             handoff = figures.median(cell, "handoff_share")
             bound = HANDOFF_SHARE[cpu_threads]
-            targets.append(Target(f"{name}: handoff", handoff, bound, at_most=True))
+            targets.append(target(f"{name}: handoff", handoff, bound, at_most=True))
     return targets
 
 
-def compare_policies(figures: Figures[Cell], counts: Sequence[Rows]) -> list[Target]:
+def compare_policies(figures: Figures[Cell], counts: Sequence[Rows]) -> list[Statement]:
     """The best policy is compared with the yardstick, and each other policy with the best one."""
     names = list(counts[0].policies) if counts else []
 
@@ -127,7 +128,7 @@ def compare_policies(figures: Figures[Cell], counts: Sequence[Rows]) -> list[Tar
 
     best = max(names, key=mean_logarithm, default="")
     return [
-        Target(
+        target(
             f"{other}, {cell.cpu_threads} CPU-bound: requests/s of {best}'s",
             figures.ratio(cell, rows.policies[best], "requests_per_s"),
             OTHER_POLICY_SHARE,
@@ -152,7 +153,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     beside = {count: rows for count, rows in counts.items() if count}
     targets = [t for count, rows in beside.items() for t in targets_of(figures, count, rows)]
     targets += compare_policies(figures, list(beside.values()))
-    print(*targets, sep="\n")
+    print_targets(targets)
     return figures.experiments(NAME, Cell.parameters, targets)
 
 

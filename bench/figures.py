@@ -1,8 +1,9 @@
-"""The figures of a benchmark: values by cell and round, their ratios, tables and targets.
+"""The figures of a benchmark: values by cell and round, their ratios, and targets.
 
 A *cell* is one thing that is measured once a round, such as a policy beside four threads; a
 *figure* is a number that each round of a cell yields. Since the machine drifts, two cells are
-compared by the median of their ratios round by round. This module does not know how values arise.
+compared by the median of their ratios round by round. Files of results have the form of those of
+`headway bench`, with an experiment for each figure. This module does not know how values arise.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headway.experiments import histogram
+from headway.experiments.claim import Statement
 from headway.experiments.output.drawing import number
+from headway.experiments.results import Result, Results
+from headway.experiments.results_file import KeptExperiment
 
-__all__ = ["Figures", "Target", "number", "percentile", "ratio", "spread", "table"]
-
-# A row whose rounds differ by more than this share of their median is marked as unstable.
-UNSTABLE_SPREAD = 0.5
+__all__ = ["Figures", "number", "percentile", "print_targets", "ratio", "table", "target"]
 
 Cell = TypeVar("Cell", bound=tuple[Any, ...])
 
@@ -68,25 +69,39 @@ class Figures(Generic[Cell]):
         return statistics.median(self.ratios(cell, other, figure))
 
     def experiments(
-        self, name: str, parameters: Callable[[Cell], dict[str, Any]], targets: Sequence[Target]
-    ) -> list[dict[str, Any]]:
-        """The experiments of results schema 1, one per figure; the first has the targets."""
+        self, name: str, parameters: Callable[[Cell], dict[str, Any]], targets: Sequence[Statement]
+    ) -> list[KeptExperiment]:
+        """The experiments, one per figure; the first has the targets."""
         names = dict.fromkeys(figure for figures in self._values.values() for figure in figures)
-        experiments: list[dict[str, Any]] = [
-            {
-                "name": f"{name} {figure}",
-                "unit": unit_of(figure),
-                "rows": [
-                    {"parameters": parameters(cell), **spread(figures[figure])}
+        return [
+            experiment(
+                f"{name} {figure}",
+                unit_of(figure),
+                [
+                    (parameters(cell), figures[figure])
                     for cell, figures in self._values.items()
                     if figure in figures
                 ],
-                "statements": [],
-            }
-            for figure in names
+                () if index else targets,
+            )
+            for index, figure in enumerate(names)
         ]
-        experiments[0]["statements"] = [target.statement() for target in targets]
-        return experiments
+
+
+def experiment(
+    name: str,
+    unit: str,
+    rows: Sequence[tuple[dict[str, Any], Sequence[float]]],
+    targets: Sequence[Statement] = (),
+) -> KeptExperiment:
+    """Rows of parameters and values in the form of a file of results. Values that are not numbers
+    were not measured."""
+    results = Results(name, unit, [], {})
+    for parameters, values in rows:
+        result = Result(parameters)
+        result.values = [value for value in values if math.isfinite(value)]
+        results.rows.append(result)
+    return KeptExperiment(results, None, [each.verdict() for each in targets])
 
 
 def unit_of(figure: str) -> str:
@@ -98,45 +113,18 @@ def unit_of(figure: str) -> str:
     return "s" if figure.endswith("_s") else ""
 
 
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    """A row of the results: its median, its extremes, and the values by round; null for NaN."""
-    known = [value for value in values if math.isfinite(value)]
-    median = statistics.median(known) if known else None
-    low, high = min(known, default=None), max(known, default=None)
-    unstable = bool(median) and high - low > UNSTABLE_SPREAD * abs(median)  # type: ignore[operator,arg-type]
-    return {
-        "median": median,
-        "low": low,
-        "high": high,
-        "values": [value if math.isfinite(value) else None for value in values],
-        "published": None,
-        "unstable": unstable,
-    }
-
-
-class Target(NamedTuple):
+def target(
+    text: str, value: float, bound: float, *, at_most: bool = False, unit: str = ""
+) -> Statement:
     """A target that Headway sets itself, a lower or an upper bound, and the measured value."""
+    low, high = (-math.inf, bound) if at_most else (bound, math.inf)
+    return Statement(f"{text} ({unit})" if unit else text, value, low, high)
 
-    text: str
-    value: float
-    bound: float
-    at_most: bool = False
-    unit: str = ""
 
-    @property
-    def met(self) -> bool:
-        return self.value <= self.bound if self.at_most else self.value >= self.bound
-
-    def __str__(self) -> str:
-        return f"{'met    ' if self.met else 'NOT MET'}  {self.statement()['text']}"
-
-    def statement(self) -> dict[str, Any]:
-        """The target as a statement of the benchmark results, schema 1."""
-        relation = "at most" if self.at_most else "at least"
-        unit = f" {self.unit}" if self.unit else ""
-        text = f"{self.text}: {number(self.value)}{unit}, {relation} {number(self.bound)}{unit}"
-        value = self.value if math.isfinite(self.value) else None
-        return {"text": text, "value": value, "agrees": self.met}
+def print_targets(targets: Sequence[Statement]) -> None:
+    for each in targets:
+        met = "met    " if each.agrees else "NOT MET"
+        print(f"{met}  {each.text}: {number(each.value)}, {each.allowed}")
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], names: int = 2) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import load_cell
 import sitting
 from builds import Build
-from figures import Figures, Target, number, table
+from figures import Figures, number, print_targets, table, target
 from installed import Installed
 from load_cell import Cell
 from peers import HEADWAY, Server
@@ -80,9 +80,9 @@ def measure_calls(name: str, build: Build, options: argparse.Namespace) -> sitti
     print(table(CALLS_HEADINGS, lines))
     print("No server takes part: what CPython and the application leave to two threads.\n")
     times = figures.ratio(two, one, "calls_per_s")
-    target = Target(f"{two}: calls/s of one thread's", times, TIMES_ONE_THREAD)
-    print(target)
-    return figures.experiments(name, Callers.parameters, [target])
+    targets = [target(f"{two}: calls/s of one thread's", times, TIMES_ONE_THREAD)]
+    print_targets(targets)
+    return figures.experiments(name, Callers.parameters, targets)
 
 
 def print_table(figures: Figures[Cell], cells: Sequence[Cell], ours: Cell | None) -> None:
@@ -116,7 +116,7 @@ def measure_sockets(
     there = ours if ours in cells else None
     print_table(found.figures, cells, there)
     targets = [
-        Target(
+        target(
             f"{ours}: requests/s of {cell.server.name}'s",
             found.figures.ratio(ours, cell, "requests_per_s"),
             TIMES_PEER,

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 import sitting
 import worker_cell
 from builds import THIS_BUILD, Build
-from figures import Figures, Target, number, ratio, table
+from figures import Figures, number, ratio, table, target
 from installed import Installed
 from load_cell import Cell
 from peers import HEADWAY, Server
 from side_by_side import Sitting, ratio_text, spread_text
+
+from headway.experiments.claim import Statement
 
 PAGE = ("pages", "/fixed")
 PROCESSES = (10, 1)
@@ -94,7 +96,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell |
     print("One thread: its speed in this build, of the ordinary one's, at what the page computes.")
 
 
-def targets_of(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell) -> list[Target]:
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell) -> list[Statement]:
     targets = []
     for cell in cells:
         if (cell.server.processes, cell.server.threads) == SHAPES[0]:
@@ -102,10 +104,10 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell], processes: Cell) -
             text = (
                 f"{cell}: requests/s of {processes.server.shape} with a GIL, over the builds' ratio"
             )
-            targets.append(Target(text, share, SHARE_OF_PROCESSES))
+            targets.append(target(text, share, SHARE_OF_PROCESSES))
             memory = figures.ratio(cell, processes, "pss_bytes")
             text = f"{cell}: memory (PSS) of {processes.server.shape} with a GIL"
-            targets.append(Target(text, memory, MEMORY_OF_PROCESSES, at_most=True))
+            targets.append(target(text, memory, MEMORY_OF_PROCESSES, at_most=True))
     return targets
 
 

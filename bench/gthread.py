@@ -20,10 +20,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import sitting
-from figures import Figures, Target, number, table
+from figures import Figures, number, print_targets, table, target
 from places import PROGRAMS
 from visits import add_options, answered_text, heavy_page_loops, visit
 
+from headway.experiments.claim import Statement
 from headway.experiments.processes import (
     STOCK,
     BenchmarkError,
@@ -123,7 +124,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
     )
 
 
-def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for cell in cells:
         rate = cell.light_per_s
@@ -132,14 +133,14 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
         stock = cell._replace(setting=STOCK)
         p99_ms = figures.median(cell, "p99_s") * 1e3
         if rate in P99_MS:
-            targets.append(Target(f"{cell}: p99", p99_ms, P99_MS[rate], at_most=True, unit="ms"))
+            targets.append(target(f"{cell}: p99", p99_ms, P99_MS[rate], at_most=True, unit="ms"))
         if rate in TIMES_BETTER_P99:
             times = figures.ratio(stock, cell, "p99_s")
-            targets.append(Target(f"{cell}: p99, times better", times, TIMES_BETTER_P99[rate]))
+            targets.append(target(f"{cell}: p99, times better", times, TIMES_BETTER_P99[rate]))
         if rate in HEAVY_SHARE_OF_STOCK:
             share = figures.ratio(cell, stock, "heavy_per_s")
             bound = HEAVY_SHARE_OF_STOCK[rate]
-            targets.append(Target(f"{cell}: heavy pages/s of stock's", share, bound))
+            targets.append(target(f"{cell}: heavy pages/s of stock's", share, bound))
     return targets
 
 
@@ -161,7 +162,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         figures.record(cell, **found)
     print_table(figures, cells)
     targets = targets_of(figures, cells)
-    print(*targets, sep="\n")
+    print_targets(targets)
     return figures.experiments(NAME, Cell.parameters, targets)
 
 

@@ -20,13 +20,15 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sitting
-from figures import spread
+from figures import experiment
 
 from headway import gil
 from headway.errors import CommandError
+from headway.experiments.metadata import Circumstances
+from headway.experiments.results_file import KeptExperiment
 from headway.meter import engine
 
 NAME = "meter"
@@ -49,13 +51,9 @@ class Paired(NamedTuple):
         low, middle, high = statistics.quantiles((on - off for off, on in pairs), n=4)
         return low, middle, high
 
-    def experiment(self, name: str, parameter: str = "meter") -> dict[str, Any]:
-        """The experiment of the benchmark results, schema 1."""
-        rows = [
-            {"parameters": {parameter: value}, **spread(seconds)}
-            for value, seconds in (("off", self.off_s), ("on", self.on_s))
-        ]
-        return {"name": f"{NAME} {name}", "unit": "s", "rows": rows, "statements": []}
+    def experiment(self, name: str, parameter: str = "meter") -> KeptExperiment:
+        rows = (("off", self.off_s), ("on", self.on_s))
+        return experiment(f"{NAME} {name}", "s", [({parameter: each}, s) for each, s in rows])
 
 
 def drop_and_take(count: int) -> None:
@@ -206,9 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         sitting.check_json(options.json)
         rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+        circumstances = Circumstances()
         experiments = measure(rounds)
         if options.json:
-            sitting.write_json(options.json, experiments, rounds=rounds)
+            sitting.write_json(options.json, circumstances, experiments, rounds=rounds)
     except CommandError as error:
         print(f"bench {NAME}: {error}", file=sys.stderr)
         return error.exit_code

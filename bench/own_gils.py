@@ -12,11 +12,13 @@ from functools import partial
 
 import sitting
 import worker_cell
-from figures import Target, number, table
+from figures import number, table, target
 from installed import Installed
 from load_cell import Cell
 from peers import HEADWAY, Server
 from side_by_side import Sitting, ratio_text, spread_text
+
+from headway.experiments.claim import Statement
 
 ONE = Server(HEADWAY, 1, 1, interpreters=1)
 TWO = Server(HEADWAY, 1, 2, interpreters=2)
@@ -74,18 +76,18 @@ def beside(cell: Cell, server: Server, cells: Sequence[Cell]) -> Cell | None:
     return other if other in cells else None
 
 
-def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Target]:
+def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for cell in (cell for cell in cells if cell.server == TWO):
         one, processes = beside(cell, ONE, cells), beside(cell, PROCESSES, cells)
         if one is not None and cell.path == "/fixed":
             times = found.figures.ratio(cell, one, "requests_per_s")
             text = f"{cell}: requests/s of one interpreter's"
-            targets.append(Target(text, times, TIMES_ONE))
+            targets.append(target(text, times, TIMES_ONE))
         if processes is not None:
             share = found.figures.ratio(cell, processes, "pss_bytes")
             text = f"{cell}: memory (PSS) of two processes'"
-            targets.append(Target(text, share, MEMORY_OF_PROCESSES, at_most=True))
+            targets.append(target(text, share, MEMORY_OF_PROCESSES, at_most=True))
     return targets
 
 

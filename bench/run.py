@@ -32,7 +32,6 @@ Options go to every benchmark that has them; each has more of its own: bench/NAM
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from argparse import Namespace
@@ -43,6 +42,8 @@ from pathlib import Path
 import sitting
 
 from headway.errors import CommandError
+from headway.experiments import results_file
+from headway.experiments.metadata import Circumstances
 from headway.experiments.processes import BenchmarkError, check_policies
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
@@ -96,6 +97,7 @@ def expand(names: Sequence[str]) -> list[str]:
 
 def run(names: Sequence[str], options: Namespace) -> int:
     """The first exit status that is not 0 ends the run."""
+    circumstances = Circumstances()
     experiments: sitting.Experiments = []
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         for name in names:
@@ -103,10 +105,10 @@ def run(names: Sequence[str], options: Namespace) -> int:
             status: int = import_module(name).main(arguments_for(name, options, results))
             if status != 0:
                 return status
-            experiments += json.loads(results.read_text())["experiments"]
+            experiments += results_file.read(str(results)).experiments
             print()
     if options.json:
-        sitting.write_json(options.json, experiments)
+        sitting.write_json(options.json, circumstances, experiments)
     return 0
 
 

@@ -19,7 +19,7 @@ from functools import partial
 import load_cell
 import sitting
 import wrk
-from figures import Target, number, table
+from figures import number, table, target
 from load_cell import Cell
 from peers import FLOOR, Server
 from side_by_side import (
@@ -33,6 +33,8 @@ from side_by_side import (
     ratio_text,
     spread_text,
 )
+
+from headway.experiments.claim import Statement
 
 NAME = "server_hello"
 SHAPES = ("1x1", "1x4", "2x1")
@@ -109,7 +111,7 @@ def print_ceiling(found: Sitting, cells: Sequence[Cell]) -> None:
             )
 
 
-def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Target]:
+def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Statement]:
     """The targets of one of Headway's cells against the peers' cells of the same shape."""
     figures, shape = found.figures, cell.server.shape
     fastest = fastest_peer(found, peers)
@@ -120,17 +122,17 @@ def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Targ
     of_fastest = figures.ratio(fastest, cell, "cpu_per_request_s")
     of_cheapest = figures.ratio(cheapest, cell, "cpu_per_request_s")
     return [
-        Target(
+        target(
             f"{cell}: requests/s of the fastest peer's ({fastest.server})",
             times_fastest,
             TIMES_FASTEST.get((cell.application, shape), 1.0),
         ),
-        Target(
+        target(
             f"{cell}: the fastest peer's CPU time a request ({fastest.server}), times its own",
             of_fastest,
             TIMES_LESS_CPU_THAN_FASTEST.get((cell.application, shape), 1.0),
         ),
-        Target(
+        target(
             f"{cell}: the cheapest peer's CPU time a request ({cheapest.server}), times its own",
             of_cheapest,
             1.0,
@@ -138,7 +140,7 @@ def beside_peers(found: Sitting, cell: Cell, peers: Sequence[Cell]) -> list[Targ
     ]
 
 
-def beside_one_thread(found: Sitting, cell: Cell, cells: Sequence[Cell]) -> list[Target]:
+def beside_one_thread(found: Sitting, cell: Cell, cells: Sequence[Cell]) -> list[Statement]:
     """The targets of one of Headway's cells with threads against one thread: its own, and the
     fastest peer's, since a peer may have no threads."""
     one_thread = [
@@ -151,16 +153,16 @@ def beside_one_thread(found: Sitting, cell: Cell, cells: Sequence[Cell]) -> list
     if fastest is not None:
         times = found.figures.ratio(cell, fastest, "requests_per_s")
         text = f"{cell}: requests/s of the fastest peer's with one thread ({fastest.server})"
-        targets.append(Target(text, times, TIMES_FASTEST.get((cell.application, "1x4"), 1.0)))
+        targets.append(target(text, times, TIMES_FASTEST.get((cell.application, "1x4"), 1.0)))
     alone = cell._replace(server=cell.server._replace(threads=1))
     if alone in one_thread:
         share = found.figures.ratio(cell, alone, "requests_per_s")
         text = f"{cell}: requests/s of its own with one thread"
-        targets.append(Target(text, share, SHARE_OF_ONE_THREAD))
+        targets.append(target(text, share, SHARE_OF_ONE_THREAD))
     return targets
 
 
-def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Target]:
+def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for group in alike(cells).values():
         peers = list(filter(is_peer, group))

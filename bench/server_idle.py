@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import sitting
-from figures import Figures, Target, number, percentile, table
+from figures import Figures, number, percentile, table, target
 from installed import Installed
 from peers import PEERS, Server
 from places import PROGRAMS
@@ -29,6 +29,7 @@ from side_by_side import (
     spread_text,
 )
 
+from headway.experiments.claim import Statement
 from headway.experiments.processes import STOCK, BenchmarkError, Window, started
 
 NAME = "server_idle"
@@ -134,7 +135,7 @@ def percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for cell in cells:
         if is_peer(cell):
@@ -142,18 +143,18 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
         each = figures.median(cell, "per_connection_bytes")
         name = f"{cell}, {cell.connections} idle connections"
         targets += [
-            Target(f"{name}: bytes for each", each, BYTES_PER_CONNECTION, at_most=True),
-            Target(
+            target(f"{name}: bytes for each", each, BYTES_PER_CONNECTION, at_most=True),
+            target(
                 f"{name}: share of them that there were",
                 figures.median(cell, "idle_connections") / cell.connections,
                 1.0,
             ),
-            Target(
+            target(
                 f"{name}: share of hello answered",
                 figures.median(cell, "hello_answered_share"),
                 1.0,
             ),
-            Target(
+            target(
                 f"{name}: share of idle ones that were answered again",
                 figures.median(cell, "idle_answered_share"),
                 1.0,

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import sitting
-from figures import Figures, Target, number, table
+from figures import Figures, number, table, target
 from installed import Installed
 from peers import HEADWAY, PEERS, Server
 from serving import serving
@@ -23,6 +23,7 @@ from side_by_side import Sitting, add_options, best, installed_peers, is_peer, s
 from visits import add_options as add_visit_options
 from visits import answered_text, heavy_page_loops, sustains, visit
 
+from headway.experiments.claim import Statement
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
 
 NAME = "server_mixed"
@@ -132,7 +133,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
     )
 
 
-def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for (light_per_s, _), group in alike(cells).items():
         peers = list(filter(is_peer, group))
@@ -141,12 +142,14 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
                 continue
             if light_per_s in P99_MS:
                 p99_ms = figures.median(cell, "p99_s") * 1e3
-                targets.append(Target(f"{cell}: p99", p99_ms, P99_MS[light_per_s], True, "ms"))
+                targets.append(
+                    target(f"{cell}: p99", p99_ms, P99_MS[light_per_s], at_most=True, unit="ms")
+                )
             targets += beside_peers(figures, cell, peers)
     return targets
 
 
-def beside_peers(figures: Figures[Cell], cell: Cell, peers: Sequence[Cell]) -> list[Target]:
+def beside_peers(figures: Figures[Cell], cell: Cell, peers: Sequence[Cell]) -> list[Statement]:
     targets = []
     for interval_s, bound in TIMES_BETTER_P99.get(cell.light_per_s, {}).items():
         rivals = [
@@ -159,12 +162,12 @@ def beside_peers(figures: Figures[Cell], cell: Cell, peers: Sequence[Cell]) -> l
         if rival is not None:
             times = figures.ratio(rival, cell, "p99_s")
             text = f"{cell}: p99, times better than {rival.server.label}"
-            targets.append(Target(text, times, bound))
+            targets.append(target(text, times, bound))
     busiest = best(figures, peers, "heavy_per_s")
     if busiest is not None and cell.light_per_s in HEAVY_SHARE_OF_BEST:
         share = figures.ratio(cell, busiest, "heavy_per_s")
         text = f"{cell}: heavy pages/s of the best peer's ({busiest.server.label})"
-        targets.append(Target(text, share, HEAVY_SHARE_OF_BEST[cell.light_per_s]))
+        targets.append(target(text, share, HEAVY_SHARE_OF_BEST[cell.light_per_s]))
     return targets
 
 

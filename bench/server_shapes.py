@@ -19,7 +19,7 @@ from typing import Any
 import load_cell
 import sitting
 import wrk
-from figures import Figures, Target, number, ratio, table
+from figures import Figures, number, ratio, table, target
 from installed import Installed
 from load_cell import Cell
 from peers import HEADWAY, Server
@@ -35,6 +35,8 @@ from side_by_side import (
     spread_text,
 )
 from visits import page_loops
+
+from headway.experiments.claim import Statement
 
 NAME = "server_shapes"
 WORKLOADS = ("fixed", "deadline")
@@ -123,7 +125,7 @@ def print_table(figures: Figures[Cell], cells: Sequence[Cell]) -> None:
     )
 
 
-def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
+def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]:
     targets = []
     for cell in cells:
         interval_s = cell.server.switch_interval_s
@@ -133,13 +135,13 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Target]:
         if alone is not None and interval_s in SHARE_OF_PROCESSES:
             share = figures.ratio(cell, alone, "requests_per_s")
             text = f"{cell}: requests/s of its own 10x1"
-            targets.append(Target(text, share, SHARE_OF_PROCESSES[interval_s]))
+            targets.append(target(text, share, SHARE_OF_PROCESSES[interval_s]))
         rivals = [other for other in cells if is_peer(other) and is_alike(other, cell)]
         rival = best(figures, rivals, "requests_per_s")
         if rival is not None and interval_s in SHARE_OF_BEST_PEER:
             share = figures.ratio(cell, rival, "requests_per_s")
             text = f"{cell}: requests/s of the best peer's ({rival.server.name})"
-            targets.append(Target(text, share, SHARE_OF_BEST_PEER[interval_s]))
+            targets.append(target(text, share, SHARE_OF_BEST_PEER[interval_s]))
     return targets
 
 

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import sitting
-from figures import Figures, Target, number
+from figures import Figures, number, print_targets, target
 from installed import PEERS_FOLDER, Installed
 from peers import HEADWAY, PEERS, Server
 
 from headway.experiments import signals
+from headway.experiments.claim import Statement
 from headway.experiments.processes import BenchmarkError
+from headway.experiments.results import Result, Results
+from headway.experiments.results_file import KeptExperiment
 
 
 class ServerCell(Protocol):
@@ -93,7 +96,7 @@ class Sitting:
         return [cell for cell in cells if cell not in self._failed]
 
     def conclude(
-        self, targets: Sequence[Target], parameters: Callable[[Any], dict[str, Any]]
+        self, targets: Sequence[Statement], parameters: Callable[[Any], dict[str, Any]]
     ) -> sitting.Experiments:
         """Prints what could not be measured and how the targets were met. Returns the experiments,
         and one more that lists what is missing."""
@@ -102,19 +105,16 @@ class Sitting:
         print()
         # A failure of Headway misses a target.
         failed = [cell for cell in self._failed if is_headway(cell)]
-        targets = [*targets, *(Target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
-        print(*targets, sep="\n")
+        targets = [*targets, *(target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
+        print_targets(targets)
         experiments = self.figures.experiments(self.name, parameters, targets)
         return [*experiments, missing(self.name, self.missing)]
 
 
-def missing(name: str, reasons: Mapping[str, str]) -> dict[str, Any]:
+def missing(name: str, reasons: Mapping[str, str]) -> KeptExperiment:
     """The experiment that lists what could not be measured."""
-    rows: list[dict[str, Any]] = [
-        {"parameters": {"missing": what, "reason": reason}, "median": None, "values": []}
-        for what, reason in reasons.items()
-    ]
-    return {"name": f"{name} missing", "unit": "", "rows": rows, "statements": []}
+    rows = [Result({"missing": what}, left_out=reason) for what, reason in reasons.items()]
+    return KeptExperiment(Results(f"{name} missing", "", rows, {}), None, [])
 
 
 def is_peer(cell: ServerCell) -> bool:

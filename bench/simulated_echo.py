@@ -19,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from refinement import Comparison, Observed, constants, refine
+
 from headway.commands.simulate import INTERPRETER
 from headway.experiments import interpreters, results_file
 from headway.experiments.experiment import STOCK, Choice
@@ -33,7 +35,6 @@ from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.models.echo import SimulatedEcho
 from headway.experiments.simulated.models.experiment import Conditions
-from headway.experiments.simulated.refinement import Comparison, Observed, constants, refine
 
 INTERVALS_S = tuple(PUBLISHED_PER_S)
 THREAD_COUNTS = (0, 1, 2, 4)

@@ -14,15 +14,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 try:
     from headway import json_file
     from headway.errors import CommandError
-    from headway.experiments import results_file, signals
+    from headway.experiments import interpreters, results_file, signals
+    from headway.experiments.metadata import Circumstances
     from headway.experiments.options import DURATION, MAX_THREADS
     from headway.experiments.processes import BenchmarkError, check_policies
     from headway.experiments.progress import clear_progress, progress
+    from headway.experiments.results_file import Kept, KeptExperiment
     from headway.experiments.rounds import measure_undisturbed
     from headway.options import Whole, argument
 except ImportError:
@@ -34,7 +36,7 @@ positive_seconds = argument(DURATION)
 
 Cell = TypeVar("Cell")
 Found = TypeVar("Found")
-Experiments = list[dict[str, Any]]
+Experiments = list[KeptExperiment]
 Measure = Callable[[argparse.Namespace], Experiments]
 
 
@@ -142,10 +144,12 @@ def hold(
         check_json(options.json)
         check_policies(options.policy)
         print(heading(name, options), flush=True)
+        circumstances = Circumstances()
         experiments = measure(options)
         if options.json:
             write_json(
                 options.json,
+                circumstances,
                 experiments,
                 rounds=options.rounds,
                 seconds=options.seconds,
@@ -176,18 +180,12 @@ def heading(name: str, options: argparse.Namespace) -> str:
     )
 
 
-def write_json(path: str, experiments: Experiments, **metadata: Any) -> None:
-    """Writes the benchmark results, schema 1."""
-    metadata = {
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        **metadata,
-    }
-    results = {"schema": 1, "metadata": metadata, "experiments": experiments}
-    results_file.write_report(json_file.check_path(path), results)
+def write_json(
+    path: str, circumstances: Circumstances, experiments: Experiments, **more: object
+) -> None:
+    """Writes a file of results as `headway bench` does; `more` are further metadata."""
+    metadata = circumstances.to_dict(interpreters.this(), **more)
+    results_file.write_kept(json_file.check_path(path), Kept(metadata, experiments))
 
 
 def rounds(

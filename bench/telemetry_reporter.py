@@ -19,12 +19,13 @@ from pathlib import Path
 import load_cell
 import sitting
 import wrk
-from figures import Target, number, table
+from figures import number, table, target
 from installed import Installed
 from load_cell import Cell
 from peers import Server
 from side_by_side import Sitting, headways, ratio_text, spread_text
 
+from headway.experiments.claim import Statement
 from headway.experiments.processes import BenchmarkError
 
 NAME = "telemetry_reporter"
@@ -102,9 +103,9 @@ def print_table(found: Sitting, cells: Sequence[Cell]) -> None:
     print("Medians over rounds, with their range; /silent: of the ratios round by round.")
 
 
-def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Target]:
+def targets_of(found: Sitting, cells: Sequence[Cell]) -> list[Statement]:
     return [
-        Target(
+        target(
             f"{cell}: requests/s of those without reports",
             found.figures.ratio(cell, silent(cell), "requests_per_s"),
             SHARE_OF_SILENT,

@@ -29,11 +29,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import sitting
-from figures import Figures, Target, number, table
+from figures import Figures, number, print_targets, table, target
 from reported import as_another, mean_bytes, read_ticks
 
 from headway import _native
 from headway.experiments import process_tree
+from headway.experiments.claim import Statement
 from headway.experiments.processes import BenchmarkError, Program, started
 from headway.experiments.progress import clear_progress, progress
 from headway.recorder.query.history import History
@@ -94,7 +95,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
             figures.record(cell, value=found)
         share = figures.median(INGEST, "value")
         targets.append(
-            Target("500 processes at 1 Hz, share of a core", share, MAX_CORE_SHARE, at_most=True)
+            target("500 processes at 1 Hz, share of a core", share, MAX_CORE_SHARE, at_most=True)
         )
     if {"month", "week"} & set(options.part):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -105,8 +106,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
             middle, low, high = figures.median(cell, "value"), min(values), max(values)
             rows.append((cell.part, cell.what, number(middle), number(low), number(high)))
     print(table(HEADINGS, rows))
-    for target in targets:
-        print(target)
+    print_targets(targets)
     return figures.experiments("telemetry_store", Cell._asdict, targets)
 
 
@@ -176,14 +176,14 @@ def check_all_there(path: str, sent: int) -> None:
 
 def measure_month(
     path: Path, records: Sequence[bytes], options: argparse.Namespace, figures: Figures[Cell]
-) -> list[Target]:
+) -> list[Statement]:
     now = time.time() // 3600 * 3600
     progress("telemetry_store: a month of rows")
     make_month(str(path), records, now)
     clear_progress()
     size = sum(os.stat(each).st_size for each in path.parent.iterdir())
     figures.record(MONTH, value=size / 1e6)
-    targets = [Target("a month of 50 processes", size / 1e6, 1000, at_most=True, unit="MB")]
+    targets = [target("a month of 50 processes", size / 1e6, 1000, at_most=True, unit="MB")]
     print_levels(str(path), now)
     if "week" not in options.part:
         return targets
@@ -200,7 +200,7 @@ def measure_month(
         figures.record(cell, value=seconds)
     history.close()
     week_s = figures.median(WEEK, "value")
-    targets.append(Target("a week of 50 processes", week_s, MAX_WEEK_S, at_most=True, unit="s"))
+    targets.append(target("a week of 50 processes", week_s, MAX_WEEK_S, at_most=True, unit="s"))
     return targets
 
 

@@ -22,9 +22,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sitting
+from figures import target
 
 from headway.experiments.measured.wsgi.experiment import FIXED_WORK_S, TRIAL_LOOPS
 from headway.experiments.measured.wsgi.load import CONNECTIONS, work_s
@@ -40,6 +41,8 @@ from headway.experiments.processes import (
     started,
 )
 from headway.experiments.progress import clear_progress, progress
+from headway.experiments.results import Result, Results
+from headway.experiments.results_file import KeptExperiment
 from headway.experiments.simulated import recording
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.fitting import demand_of, figures_of
@@ -143,7 +146,7 @@ def predicted_from(store: Path) -> Predicted:
     return predict(str(store), found, asked, Machine(), Costs())
 
 
-def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace) -> sitting.Experiments:
     fixed_loops = round(TRIAL_LOOPS * FIXED_WORK_S / work_s(STOCK, TRIAL_LOOPS))
     cases: list[Case] = []
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as name:
@@ -158,7 +161,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         f"{sum(case.is_inside for case in cases)}. MODEL_ERROR is {MODEL_ERROR:g}; without it the "
         f"furthest of those that count would be {furthest(counted):.0%} beyond its interval."
     )
-    return [result(cases, inside)]
+    return experiments(cases, inside)
 
 
 def compare(
@@ -249,32 +252,22 @@ def furthest(cases: list[Case]) -> float:
     )
 
 
-def result(cases: list[Case], inside: int) -> dict[str, Any]:
-    return {
-        "name": NAME,
-        "unit": "requests/s, seconds",
-        "rows": [
-            {
-                "parameters": {
-                    "workload": case.workload,
-                    "change": case.change,
-                    "figure": case.figure,
-                },
-                "median": case.measured,
-                "predicted": case.predicted._asdict(),
-                "inside": case.is_inside,
-                "counted": case.is_counted,
-            }
-            for case in cases
-        ],
-        "statements": [
-            {
-                "text": f"{inside} cases lie within their predicted intervals",
-                "value": inside,
-                "agrees": inside >= LEAST_INSIDE,
-            }
-        ],
-    }
+def experiments(cases: list[Case], inside: int) -> sitting.Experiments:
+    """An experiment for each figure: what was measured, beside the predicted interval."""
+    found = []
+    for figure in FIGURES:
+        unit = "requests/s" if figure == "throughput" else "s"
+        results = Results(f"{NAME} {figure}", unit, [], {})
+        for case in cases:
+            if case.figure == figure:
+                row = Result({"workload": case.workload, "change": case.change})
+                predicted = {f"predicted_{k}": v for k, v in case.predicted._asdict().items()}
+                row.add(case.measured, predicted, ())
+                results.rows.append(row)
+        found.append(KeptExperiment(results, None, []))
+    statement = target("cases that count within their predicted intervals", inside, LEAST_INSIDE)
+    found[0].statements.append(statement.verdict())
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

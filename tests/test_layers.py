@@ -37,7 +37,7 @@ PYTHON_LAYERS = (
     {"meter"},
     {"trace"},
     {"report"},
-    {"json_check", "json_file"},
+    {"json_file", "json_shape"},
     {"_native"},
     {"address", "errors", "extras"},
 )

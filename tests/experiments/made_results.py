@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
-from headway.experiments.results import Result, Results
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
+from headway.experiments.results import Parameters, Result, Results
 from headway.experiments.table import Chart, Series, Table, listing, pivot, series_by
 
 METADATA = {

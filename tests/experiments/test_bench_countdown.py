@@ -11,10 +11,10 @@ from made_results import measured, statement
 
 from headway.errors import CommandError
 from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice, Parameters
+from headway.experiments.experiment import STOCK, Choice
 from headway.experiments.measured.countdown import PUBLISHED_S, Countdown, count_down
 from headway.experiments.processes import PROGRAMS, BenchmarkError, Setting, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 
 COUNTDOWN = Countdown()
 WITH_GIL = interpreters.this()._replace(free_threading=False, version="3.13.0")

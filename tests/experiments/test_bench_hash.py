@@ -10,7 +10,7 @@ from made_results import measured, statement
 
 from headway.errors import CommandError
 from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice, Parameters
+from headway.experiments.experiment import STOCK, Choice
 from headway.experiments.measured.hash import (
     MAX_MESSAGE_BYTES,
     MIN_MESSAGE_BYTES,
@@ -19,7 +19,7 @@ from headway.experiments.measured.hash import (
     hash_messages,
 )
 from headway.experiments.processes import PROGRAMS, Setting, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 
 HASH = Hash()
 WITH_GIL = interpreters.this()._replace(free_threading=False, version="3.13.0")

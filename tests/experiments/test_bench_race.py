@@ -11,10 +11,10 @@ from made_results import measured, statement
 
 from headway.errors import CommandError
 from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice, Parameters
+from headway.experiments.experiment import STOCK, Choice
 from headway.experiments.measured.race import CALL, FORMS, LOCKED, LONG, PLAIN, SHORT, Race
 from headway.experiments.processes import PROGRAMS, Setting, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Table
 
 pytestmark = pytest.mark.free_threading

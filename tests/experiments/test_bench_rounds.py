@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headway.experiments import interpreters
-from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.processes import STOCK, BenchmarkError
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.rounds import MAX_FAILURES, Length, Rounds
 from headway.experiments.table import Table
 

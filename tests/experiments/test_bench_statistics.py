@@ -218,10 +218,10 @@ def test_a_histogram_counts_every_sample_in_its_bucket() -> None:
         before = bound
 
 
-def test_an_empty_histogram_knows_nothing() -> None:
+def test_an_empty_histogram_has_zeros() -> None:
     found = histogram([])
     assert (found["count"], found["sum"], found["buckets"]) == (0, 0, [])
-    assert [found[name] for name in ("min", "max", "p50", "p999")] == [None] * 4
+    assert [found[name] for name in ("min", "max", "p50", "p999")] == [0.0] * 4
 
 
 def test_buckets_are_at_most_a_sixteenth_wide() -> None:

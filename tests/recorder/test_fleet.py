@@ -1,9 +1,15 @@
-"""The configuration of docs/fleet.md at work: one Prometheus scrapes the recorders of two hosts."""
+"""The configurations of docs/fleet.md at work: one Prometheus scrapes the recorders of two hosts,
+and one OpenTelemetry Collector takes what they push."""
 
 from __future__ import annotations
 
+import re
+import socket
+import subprocess
 import time
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 from prometheus import ROOT, Prometheus
@@ -11,10 +17,19 @@ from recorded import Recorded
 from secured import make_certificate
 from ticks import send, tick
 
-pytestmark = pytest.mark.slow("starts Prometheus")
+pytestmark = pytest.mark.slow("starts Prometheus, or a Collector")
 
 TOKEN = "a-token-of-some-length"
 HOSTS = ("alpha", "beta")
+COLLECTOR = ROOT / ".venvs/collector/otelcol"
+TIMEOUT_S = 60
+
+
+def report(recorder: Recorded, host: str, processes: int) -> None:
+    """Ticks of that many processes of a host."""
+    identity = {"process_started_stamp": time.time() - 50, "telemetry_interval": 30.0}
+    ticks = [tick(n, 1, time.time(), hostname=host, **identity) for n in range(processes)]
+    send(recorder.socket, *ticks)
 
 
 def test_one_prometheus_scrapes_the_recorders_of_two_hosts(tmp_path: Path) -> None:
@@ -46,9 +61,7 @@ def test_one_prometheus_scrapes_the_recorders_of_two_hosts(tmp_path: Path) -> No
             port = recorder.url.rpartition(":")[2]
             assert f"{host}.example:8888" in config
             config = config.replace(f"{host}.example:8888", f"127.0.0.1:{port}")
-            identity = {"process_started_stamp": time.time() - 50, "telemetry_interval": 30.0}
-            ticks = [tick(n, 1, time.time(), hostname=host, **identity) for n in range(number)]
-            send(recorder.socket, *ticks)
+            report(recorder, host, number)
         with Prometheus(tmp_path, config) as prometheus:
             for number, host in enumerate(HOSTS, start=1):
                 assert prometheus.wait_for(f'headway_processes{{host="{host}"}}', number)
@@ -56,3 +69,64 @@ def test_one_prometheus_scrapes_the_recorders_of_two_hosts(tmp_path: Path) -> No
     finally:
         for recorder in recorders:
             assert recorder.stop() == 0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def test_one_collector_joins_the_recorders_of_two_hosts(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="tests/requirements-otlp.txt is not installed")
+    if not COLLECTOR.exists():
+        pytest.skip("there is no OpenTelemetry Collector: scripts/otel-collector")
+    taken, shown = free_port(), free_port()
+    config = (ROOT / "examples/otel-collector.yml").read_text()
+    for written, here in (
+        ("0.0.0.0:4318", f"127.0.0.1:{taken}"),
+        ("0.0.0.0:9464", f"127.0.0.1:{shown}"),
+        # Its own metrics would have a fixed port.
+        ("\nservice:\n", "\nservice:\n  telemetry: {metrics: {level: none}}\n"),
+    ):
+        assert written in config
+        config = config.replace(written, here)
+    file, log = tmp_path / "collector.yml", tmp_path / "collector.log"
+    file.write_text(config)
+    recorders = []
+    with log.open("w") as stream:
+        collector = subprocess.Popen([COLLECTOR, f"--config=file:{file}"], stderr=stream)
+    try:
+        for number, host in enumerate(HOSTS, start=1):
+            folder = tmp_path / host
+            folder.mkdir()
+            options = ("--otlp", f"http://127.0.0.1:{taken}", "--otlp-interval", "1")
+            recorder = Recorded(folder, *options)
+            recorders.append(recorder)
+            report(recorder, host, number)
+        end = time.monotonic() + TIMEOUT_S
+        while processes_by_host(shown) != {"alpha": 1, "beta": 2}:
+            assert collector.poll() is None, log.read_text()
+            assert time.monotonic() < end, f"{processes_by_host(shown)}\n{log.read_text()}"
+            time.sleep(0.1)
+    finally:
+        for recorder in recorders:
+            assert recorder.stop() == 0
+        collector.terminate()
+        try:
+            collector.wait(TIMEOUT_S)
+        finally:
+            collector.kill()
+            collector.wait()
+    assert collector.returncode == 0, log.read_text()
+
+
+def processes_by_host(port: int) -> dict[str, int]:
+    """`headway_processes` as the Collector shows it; empty while it does not answer."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+    except URLError:
+        return {}
+    found = re.findall(r'^headway_processes\{.*host="(\w+)".*\} (\d+)$', text, re.MULTILINE)
+    return {host: int(count) for host, count in found}

@@ -174,4 +174,4 @@ def test_arithmetic_on_histograms() -> None:
     assert histogram.total([]) is None
     twice = histogram.total([waits, waits])
     assert (twice["count"], twice["p50"]) == (200, pytest.approx(waits["p50"], rel=1e-3))
-    assert twice["buckets"] == [[bound, 2 * count] for bound, count in waits["buckets"]]
+    assert twice["buckets"] == [(bound, 2 * count) for bound, count in waits["buckets"]]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import Any
 
 from headway.errors import CommandError
 from headway.experiments import interpreters, replay, signals
 from headway.experiments.experiment import STOCK, Choice, Experiment
 from headway.experiments.interpreters import Interpreter
 from headway.experiments.measured import EXPERIMENTS
-from headway.experiments.metadata import Circumstances, doubts
+from headway.experiments.metadata import Circumstances, Metadata, doubts
 from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
 from headway.experiments.output import drawing
 from headway.experiments.output.outputs import Outputs
@@ -244,7 +243,7 @@ def measure(
     circumstances = Circumstances()
     shown: list[tuple[Experiment, Results]] = []
 
-    def metadata() -> dict[str, Any]:
+    def metadata() -> Metadata:
         beside = other_interpreter(choice)
         return circumstances.to_dict(
             choice.interpreter,
@@ -307,6 +306,6 @@ def report(experiment: Experiment, results: Results, style: Style) -> list[str]:
     return lines
 
 
-def doubts_of(metadata: dict[str, Any]) -> list[str]:
+def doubts_of(metadata: Metadata) -> list[str]:
     """What makes all that was shown worth less."""
     return [f"doubtful: {doubt}" for doubt in doubts(metadata)]

@@ -15,7 +15,7 @@ from headway import json_file
 from headway.errors import CommandError
 from headway.experiments import comparison, results_file
 from headway.experiments.comparison import Comparison, Difference
-from headway.experiments.metadata import doubts, interpreters_in
+from headway.experiments.metadata import Metadata, doubts, interpreters_in
 from headway.experiments.output import drawing, outputs
 from headway.experiments.rank_test import LEVEL
 from headway.experiments.results import Result, describe
@@ -120,7 +120,7 @@ def check_provable(found: Comparison) -> None:
 def report(
     found: Comparison,
     files: list[str],
-    metadata: tuple[dict[str, Any], dict[str, Any]],
+    metadata: tuple[Metadata, Metadata],
     style: Style,
 ) -> list[str]:
     """Line by line."""
@@ -203,7 +203,7 @@ def find_regressions(found: Comparison, percent: float) -> list[str]:
 
 
 def to_dict(
-    found: Comparison, files: list[str], metadata: tuple[dict[str, Any], dict[str, Any]]
+    found: Comparison, files: list[str], metadata: tuple[Metadata, Metadata]
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,

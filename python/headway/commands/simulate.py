@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import Any
 
 from headway import __version__
 from headway.commands import bench as bench
@@ -21,6 +20,7 @@ from headway.errors import CommandError
 from headway.experiments import signals
 from headway.experiments.experiment import STOCK, Choice, Experiment
 from headway.experiments.interpreters import Interpreter
+from headway.experiments.metadata import Metadata
 from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
 from headway.experiments.output.outputs import Outputs
 from headway.experiments.progress import clear_progress, progress
@@ -286,7 +286,7 @@ def conditions_of(options: argparse.Namespace) -> Conditions:
     return Conditions(machine, costs, options.seed)
 
 
-def describe(choice: Choice, conditions: Conditions) -> dict[str, Any]:
+def describe(choice: Choice, conditions: Conditions) -> Metadata:
     """The results' `metadata`: all that they depend on, but for the choice of rows."""
     machine = vars(conditions.machine)
     return {
@@ -305,7 +305,7 @@ def simulate(
     planned: list[Rounds],
     chosen: list[Simulated],
     values: int,
-    metadata: dict[str, Any],
+    metadata: Metadata,
     outputs: Outputs,
 ) -> int:
     """However it ends: what there is by then is shown and kept."""
@@ -335,7 +335,7 @@ def simulate(
     return exit_code or int(failed)
 
 
-def heading(metadata: dict[str, Any]) -> str:
+def heading(metadata: Metadata) -> str:
     cores = metadata["cpus"]
     return (
         f"Simulated: {cores} {'core' if cores == 1 else 'cores'}, "

@@ -6,10 +6,13 @@ import argparse
 import json
 import socket
 import sys
+from typing import cast
 
+from headway import json_shape
 from headway.errors import CommandError, reason_of
 from headway.options import SocketPath, refusal
 from headway.server.supervisor import status
+from headway.server.supervisor.status_document import Status
 
 TIMEOUT_S = 10.0
 
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(address: str) -> dict[str, object]:
+def _ask(address: str) -> Status:
     try:
         path = SocketPath().parse(address)
     except ValueError:
@@ -51,12 +54,11 @@ def _ask(address: str) -> dict[str, object]:
         raise CommandError(f"{address}: {reason}; is the server running?") from None
     try:
         document = json.loads(b"".join(pieces))
-        problem = status.find_problem(document)
+        problem = json_shape.find_problem(document, Status)
     except (ValueError, RecursionError):
         problem = "no JSON"
     if problem:
         raise CommandError(
             f"{address}: what answers there is no headway server: {problem}", exit_code=2
         )
-    answer: dict[str, object] = document
-    return answer
+    return cast(Status, document)

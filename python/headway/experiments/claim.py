@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Statement(NamedTuple):
@@ -28,13 +28,18 @@ class Statement(NamedTuple):
             return f"at most {self.high:g}"
         return f"from {self.low:g} to {self.high:g}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """For the benchmark results, schema 1."""
-        known = math.isfinite(self.value)
-        return {
-            "text": self.text,
-            "value": self.value if known else None,
-            "allowed": self.allowed,
-            "agrees": self.agrees,
-            "why": "" if self.agrees else self.why,
-        }
+    def verdict(self) -> Verdict:
+        """The statement in the form of the benchmark results, schema 1."""
+        value = self.value if math.isfinite(self.value) else None
+        why = "" if self.agrees else self.why
+        return Verdict(self.text, value, self.allowed, self.agrees, why)
+
+
+class Verdict(NamedTuple):
+    """A statement as a file of results has it; `value` is None for a number that is not finite."""
+
+    text: str
+    value: float | None
+    allowed: str
+    agrees: bool
+    why: str

@@ -7,12 +7,12 @@ comparison is drawn, and nothing of why anything is faster.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headway.experiments import rank_test, statistics
 from headway.experiments.rank_test import LEVEL
-from headway.experiments.results import Result, describe
+from headway.experiments.results import Parameters, Result, describe
 from headway.experiments.results_file import Kept, KeptExperiment
 from headway.experiments.statistics import Interval
 
@@ -69,7 +69,7 @@ class Single(NamedTuple):
     """A row that cannot be compared, and why."""
 
     experiment: str
-    parameters: dict[str, Any]
+    parameters: Parameters
     reason: str
     # It had values in A, and every measurement of it failed in B.
     broke: bool = False
@@ -162,8 +162,8 @@ def _incomparable(a: KeptExperiment, b: KeptExperiment, row: Result, other: Resu
     return "; ".join(reasons)
 
 
-def _metadata(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What both tell, and tell differently."""
+def _metadata(a: Mapping[str, object], b: Mapping[str, object]) -> list[tuple[str, Any, Any]]:
+    """The entries that both files have with different values."""
     return [
         (name, a[name], b[name])
         for name in a

@@ -1,9 +1,9 @@
-"""What an experiment is: rows to measure, and what is made of them.
+"""An experiment: its rows, the measurement of one value, and its tables, charts and statements.
 
-A *row* is one combination of parameters, as a line of the results has it. A *value* is what one
-measurement of it brings, in processes of its own. It knows nothing of rounds, of statistics, or of
-how tables and charts are drawn. Everything that is made of the values is made from `Results`
-alone, so that a file of results shows what the terminal showed.
+A *row* is one combination of parameters, and a line of the results. A *value* is the result of one
+measurement of a row, in processes of its own. This module does not know rounds, statistics, or how
+tables and charts are drawn. Tables, charts and statements are computed from `Results` alone, so
+that a file of results shows the same as the terminal.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headway.experiments.claim import Statement
 from headway.experiments.interpreters import Interpreter
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
-from headway.experiments.results import Results, describe
+from headway.experiments.results import Parameters, Results, describe
 from headway.experiments.table import Chart, Table
 
 # In the place of a policy: plain python, without Headway.
@@ -25,12 +25,10 @@ STOCK = "stock"
 # without a GIL.
 MODES = ("threads", "processes", "interpreters", "free-threaded")
 
-Parameters = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user asked for; None where the experiment's own default is to be.
+    """The user's choice; None selects the experiment's own default.
 
     `policies` begin with STOCK unless the user left it out. `free_threaded` is the interpreter of
     rows without a GIL: one that was named for it, or `interpreter` itself if it is such a build.
@@ -113,7 +111,7 @@ class Experiment(ABC):
     # Of the options that choose rows (Choice's fields in the words of the command line), those that
     # it heeds; another is refused.
     heeds: ClassVar[frozenset[str]] = frozenset({"policy", "switch-interval", "threads"})
-    # What --workload may choose from, if it heeds that.
+    # The values that --workload allows, if the experiment heeds that option.
     known_workloads: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
@@ -121,8 +119,8 @@ class Experiment(ABC):
         """In the order of the results. Raises CommandError (exit code 2) for what cannot be."""
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """What is found out once, before all rounds, such as how many loops a millisecond takes;
-        it is kept in the results."""
+        """Measures once, before all rounds, for example how many loops a millisecond takes. The
+        results keep the return value."""
         return {}
 
     @abstractmethod
@@ -131,7 +129,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def published(self, parameters: Parameters) -> float | None:
-        """What was published for such a row, in this experiment's unit."""
+        """The published value for such a row, in this experiment's unit."""
 
     @abstractmethod
     def tables(self, results: Results) -> list[Table]: ...
@@ -140,6 +138,6 @@ class Experiment(ABC):
         return []
 
     def statements(self, results: Results) -> list[Statement]:
-        """What the published results say, each with the number that decides whether these agree;
-        those that the rows at hand say nothing about are left out."""
+        """The published claims, each with the number that decides whether these results agree.
+        Claims that the measured rows do not cover are left out."""
         return []

@@ -7,9 +7,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-from headway.report.distributions import PERCENTILES
+from headway.recorder.records.histogram import Histogram, zeros
 
 NS = 1_000_000_000  # in a second
 # Powers of two of nanoseconds; each is cut into 16 buckets. What is shorter shares a bucket, and so
@@ -26,20 +25,23 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 
-def histogram(samples_s: Sequence[float]) -> dict[str, Any]:
+def histogram(samples_s: Sequence[float]) -> Histogram:
     """Percentiles are exact; a bucket is up to 6.25 % wide."""
+    if not samples_s:
+        return zeros(0)
     ordered = sorted(samples_s)
     counts = Counter(upper_bound_ns(round(sample * NS)) for sample in ordered)
     return {
         "count": len(ordered),
         "sum": math.fsum(ordered),
-        "min": ordered[0] if ordered else None,
-        "max": ordered[-1] if ordered else None,
-        **{
-            name: percentile(ordered, share) if ordered else None
-            for name, share in PERCENTILES.items()
-        },
-        "buckets": [[bound / NS, count] for bound, count in sorted(counts.items())],
+        "min": ordered[0],
+        "max": ordered[-1],
+        "p50": percentile(ordered, 0.5),
+        "p90": percentile(ordered, 0.9),
+        "p95": percentile(ordered, 0.95),
+        "p99": percentile(ordered, 0.99),
+        "p999": percentile(ordered, 0.999),
+        "buckets": [(bound / NS, count) for bound, count in sorted(counts.items())],
     }
 
 

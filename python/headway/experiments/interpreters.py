@@ -16,7 +16,7 @@ from headway.report import columns
 
 TIMEOUT_S = 30
 MAX_REASON = 300  # columns
-# What an interpreter says of itself.
+# The program that reports an interpreter's version and build.
 QUESTION = """\
 import json, platform, sys, sysconfig
 try:

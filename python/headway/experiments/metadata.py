@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from headway import __version__
 from headway.experiments.interpreters import Interpreter
@@ -18,9 +18,37 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 # Places in the first line of /proc/stat behind its name, see proc(5).
 STEAL_TICKS = 7
 ALL_TICKS = 8
-# Beyond these, a result is told to be doubtful.
+# Above these shares, a result is marked as doubtful.
 MAX_LOAD = 0.5
 MAX_STEAL = 0.02
+
+
+class Metadata(TypedDict, total=False):
+    """The results' `metadata`: the circumstances of a measurement, or the basis of a simulation.
+    `load` and `steal` are shares, `seconds` is the duration; None is unknown."""
+
+    headway: str
+    python: str
+    build: str
+    free_threading: bool
+    debug: bool
+    compiler: str
+    build_options: str
+    cpu: str
+    machine: str
+    cpus: float | None
+    kernel: str
+    governor: str | None
+    steal: float | None
+    load: float | None
+    time: str
+    seconds: float | None
+    # The interpreter of the rows without a GIL, if it is another.
+    beside: str | None
+    policies: list[str]
+    simulated: dict[str, object]
+    # The share of the processors' time that other programs used, in a calibration.
+    others: float
 
 
 class Circumstances:
@@ -32,11 +60,11 @@ class Circumstances:
         self._ticks = ticks()
         self._load = os.getloadavg()[0]
 
-    def to_dict(self, interpreter: Interpreter, **more: Any) -> dict[str, Any]:
+    def to_dict(self, interpreter: Interpreter, **more: object) -> Metadata:
         """The results' `metadata`. `steal` is the share of all processors' time that a hypervisor
         gave to others; `load` the machine's before anything was measured."""
         passed = [now - then for now, then in zip(ticks(), self._ticks, strict=True)]
-        return {
+        metadata = {
             "headway": __version__,
             "python": interpreter.version,
             "build": interpreter.build,
@@ -55,9 +83,10 @@ class Circumstances:
             "seconds": time.monotonic() - self._began_s,
             **more,
         }
+        return cast(Metadata, metadata)
 
 
-def interpreters_in(metadata: dict[str, Any]) -> str:
+def interpreters_in(metadata: Metadata) -> str:
     """Which CPython was measured, and which other one for the rows without a GIL; as far as a file
     tells."""
     if "simulated" in metadata:
@@ -68,7 +97,7 @@ def interpreters_in(metadata: dict[str, Any]) -> str:
     return f"CPython {name} and {beside}" if beside else f"CPython {name}"
 
 
-def doubts(metadata: dict[str, Any]) -> list[str]:
+def doubts(metadata: Metadata) -> list[str]:
     """Lines on what makes these measurements worth less than they could be, after pyperf's
     `system check`; what a file does not tell is not doubted."""
     found = []
@@ -87,8 +116,8 @@ def doubts(metadata: dict[str, Any]) -> list[str]:
 
 
 def ticks() -> list[int]:
-    """Of all processors: user, nice, system, idle, waiting for I/O, two kinds of interrupts,
-    steal."""
+    """The ticks of all processors: user, nice, system, idle, waiting for I/O, two kinds of
+    interrupts, steal."""
     return [int(each) for each in STAT.read_text().split("\n", 1)[0].split()[1 : 1 + ALL_TICKS]]
 
 

@@ -69,7 +69,7 @@ class Memory(NamedTuple):
 
 
 def memory(pid: int) -> Memory:
-    """Of one process, from its smaps_rollup, see proc(5)."""
+    """The memory of one process, from its smaps_rollup, see proc(5)."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines}
     return Memory(kilobytes["Rss:"] * 1024, kilobytes["Pss:"] * 1024)

@@ -50,8 +50,8 @@ class BenchmarkError(CommandError):
 
 
 class Setting(NamedTuple):
-    """Who schedules the GIL: CPython alone (`policy` is None), or Headway; and of which
-    interpreter, with which options of its own (`-X gil=0`)."""
+    """The scheduler of the GIL, CPython alone (`policy` is None) or Headway, and the interpreter
+    with its options (`-X gil=0`)."""
 
     policy: str | None
     switch_interval_s: float
@@ -141,7 +141,7 @@ class Program:
         self._received += data
 
     def messages(self) -> str:
-        """What it wrote to stderr so far. The child's place in the file stays where it is."""
+        """The text on stderr so far. The child's position in the file stays where it is."""
         descriptor = self._messages.fileno()
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
@@ -186,7 +186,7 @@ def started(
         os.fchmod(messages.fileno(), 0o666)
         process: subprocess.Popen[bytes] | None = None
         try:
-            # What a signal raises amid a fork is lost, or raised in the child.
+            # An exception that a signal raises during the fork is lost, or raised in the child.
             with signals.held():
                 process = subprocess.Popen(
                     command,
@@ -211,8 +211,8 @@ def started(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """The end of its stdin ends a program; what does not heed it is told, then killed, and its
-    descendants with it, whichever process group they went to. Another Ctrl-C waits for that."""
+    """Ends a program: closes its stdin, then sends SIGTERM, then kills it with its descendants,
+    whatever their process groups are. Another Ctrl-C waits for that."""
     with signals.held():
         descendants = Descendants(process.pid)
         pipes = [pipe for pipe in (process.stdin, process.stdout) if pipe is not None]

@@ -84,7 +84,7 @@ def _approximate(
 
 
 def least_p(count: int, other_count: int) -> float:
-    """What p is if all values of one row are above all of the other, and none are equal."""
+    """The p value if all values of one row are above all of the other, and none are equal."""
     return min(1.0, 2 / math.comb(count + other_count, count))
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any
 
 from headway.errors import CommandError
 from headway.experiments import results_file
-from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured import EXPERIMENTS
-from headway.experiments.metadata import interpreters_in
-from headway.experiments.results import Results
+from headway.experiments.metadata import Metadata, interpreters_in
+from headway.experiments.results import Parameters, Results
 from headway.experiments.results_file import KeptExperiment
 from headway.experiments.table import Cell, Table, cell_of
 from headway.report import columns
@@ -41,7 +40,7 @@ def check_options(options: argparse.Namespace, defaults: argparse.Namespace) -> 
             )
 
 
-def read(file: str, names: Iterable[str] = ()) -> tuple[dict[str, Any], Shown]:
+def read(file: str, names: Iterable[str] = ()) -> tuple[Metadata, Shown]:
     """The metadata, and the experiments in the order of the file, or those that are named. Raises
     CommandError (exit code 2)."""
     kept = results_file.read(file, "--from")
@@ -62,7 +61,7 @@ def _experiment(kept: KeptExperiment, file: str) -> Experiment:
         experiment.charts(results)
         experiment.statements(results)
     except Exception as error:
-        # Whatever it is, these are not the rows that it makes.
+        # Any exception means that this version's experiment does not make such rows.
         raise CommandError(
             f"--from {file!r}: the rows of {results.name} are not those of this version's "
             f"{results.name}: {type(error).__name__} {error}",
@@ -71,7 +70,7 @@ def _experiment(kept: KeptExperiment, file: str) -> Experiment:
     return experiment
 
 
-def heading(metadata: dict[str, Any]) -> str:
+def heading(metadata: Metadata) -> str:
     """As far as the file tells."""
     policies = ", ".join(map(str, metadata.get("policies") or []))
     simulated = metadata.get("simulated") or {}
@@ -121,10 +120,10 @@ class Listed(Experiment):
         """As they were reached when the file was written."""
         rows = [
             [
-                Cell(text=each["text"]),
-                Cell(each.get("value"), text="-"),
-                Cell(text=each.get("allowed", "")),
-                Cell(text="agrees" if each["agrees"] else "differs"),
+                Cell(text=each.text),
+                Cell(each.value, text="-"),
+                Cell(text=each.allowed),
+                Cell(text="agrees" if each.agrees else "differs"),
             ]
             for each in self._statements
         ]

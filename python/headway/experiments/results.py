@@ -1,7 +1,7 @@
-"""What was measured of one experiment, row by row.
+"""The measured values of one experiment, row by row.
 
-The same object while it is measured and after it was read back (`results_file`), so what a reader
-of the file sees is what the terminal showed. It knows nothing of how values came about.
+The same class holds them during the measurement and after a file was read (`results_file`), so a
+file shows the same as the terminal. This module does not know how values arise.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from typing import Any
 from headway.experiments import statistics
 from headway.experiments.histogram import histogram
 from headway.experiments.statistics import Interval
+from headway.recorder.records.histogram import Histogram
+
+# The names and values that tell one row from another: text, numbers, booleans.
+Parameters = dict[str, Any]
 
 
-def describe(parameters: dict[str, Any]) -> str:
+def describe(parameters: Parameters) -> str:
     """On one line."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters.items())
 
@@ -26,7 +30,7 @@ class Result:
     not these: see `histogram`."""
 
     def __init__(
-        self, parameters: dict[str, Any], published: float | None = None, left_out: str = ""
+        self, parameters: Parameters, published: float | None = None, left_out: str = ""
     ) -> None:
         self.parameters = parameters
         self.published = published
@@ -34,7 +38,7 @@ class Result:
         self.values: list[float] = []
         self.figures: dict[str, list[float]] = {}
         self.samples_s: list[float] = []
-        self.kept_histogram: dict[str, Any] | None = None
+        self.kept_histogram: Histogram | None = None
         self.failures: list[str] = []
 
     def add(self, value: float, figures: Mapping[str, float], samples_s: Sequence[float]) -> None:
@@ -67,7 +71,7 @@ class Result:
         return found.median if found else float("nan")
 
     @property
-    def histogram(self) -> dict[str, Any] | None:
+    def histogram(self) -> Histogram | None:
         """A HIST of the single times, if there were any."""
         return histogram(self.samples_s) if self.samples_s else self.kept_histogram
 
@@ -89,7 +93,7 @@ class Results:
         name: str,
         unit: str,
         rows: list[Result],
-        calibration: dict[str, Any],
+        calibration: Parameters,
     ) -> None:
         self.name = name
         self.unit = unit
@@ -115,7 +119,7 @@ class Results:
         found = self.find(**parameters)
         return found if found and found.values else None
 
-    def ratio(self, over: dict[str, Any], base: dict[str, Any]) -> float:
+    def ratio(self, over: Parameters, base: Parameters) -> float:
         """The median of the ratios of two rows, round by round; NaN if one has no values. Each is
         the only row that has these parameters."""
         value, other = self.find(**over), self.find(**base)

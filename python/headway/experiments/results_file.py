@@ -2,8 +2,8 @@
 
 A row is written with more than is read of it: medians, intervals and what is unstable are made of
 the values again. So are the tables and the statements of an experiment that is known; those of
-another are read as they are. Files of the developer benchmarks (bench/) have fewer keys, and can be
-read too. It knows nothing of what is done with results.
+another, such as the developer benchmarks (bench/), are read as they are. This module does not know
+what is done with results.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypedDict
 
-from headway import json_file
+from headway import json_file, json_shape
 from headway.errors import CommandError, reason_of
 from headway.experiments import statistics
+from headway.experiments.claim import Verdict
 from headway.experiments.experiment import Experiment
+from headway.experiments.metadata import Metadata
 from headway.experiments.options import MAX_VALUES
 from headway.experiments.results import Result, Results
-from headway.json_check import OPTIONAL_NUMBER, find_field_problem, find_histogram_problem
+from headway.recorder.records.histogram import Histogram
 
 SCHEMA = 1
 STDIN = "-"
@@ -28,44 +30,87 @@ MAX_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 4096
 # Of 2**64 - 1.
 INTEGER_DIGITS = 20
-# Those that are read; each may be missing.
-METADATA_FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("python", "time", "cpu"), (str,)),
-    **dict.fromkeys(("load", "steal", "cpus", "seconds"), OPTIONAL_NUMBER),
-    **dict.fromkeys(("governor", "beside"), (str, type(None))),
-    "policies": (list,),
-    "simulated": (dict,),
-}
-EXPERIMENT_FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("name", "unit"), (str,)),
-    **dict.fromkeys(("rows", "statements"), (list,)),
-}
 LOWER_IS_BETTER = {"s", "ms", "us", "ns", "bytes"}
 
 
+class _RowOptions(TypedDict, total=False):
+    published: float | None
+    left_out: str
+    figures: dict[str, StoredFigure]
+    histogram: Histogram | None
+    failures: list[str]
+
+
+class StoredFigure(TypedDict):
+    values: list[float | None]
+
+
+class StoredRow(_RowOptions):
+    parameters: dict[str, str | float | bool | None]
+    values: list[float | None]
+
+
+class _StatementOptions(TypedDict, total=False):
+    value: float | None
+    allowed: str
+    why: str
+
+
+class StoredStatement(_StatementOptions):
+    text: str
+    agrees: bool
+
+
+class _ExperimentOptions(TypedDict, total=False):
+    higher_is_better: bool | None
+    calibration: dict[str, object]
+
+
+class StoredExperiment(_ExperimentOptions):
+    name: str
+    unit: str
+    rows: list[StoredRow]
+    statements: list[StoredStatement]
+
+
+class Stored(TypedDict):
+    """The parts of a file that are read."""
+
+    metadata: Metadata
+    experiments: list[StoredExperiment]
+
+
 class KeptExperiment(NamedTuple):
-    """`higher_is_better` is None where the file does not tell. `statements` are those of the file,
-    as it has them."""
+    """An experiment in a file. `higher_is_better` is None if the file does not say."""
 
     results: Results
     higher_is_better: bool | None
-    statements: list[dict[str, Any]]
+    statements: list[Verdict]
 
 
 class Kept(NamedTuple):
-    """What a file has."""
+    """The contents of a file."""
 
-    metadata: dict[str, Any]
+    metadata: Metadata
     experiments: list[KeptExperiment]
 
 
-def write(path: str, metadata: dict[str, Any], shown: Iterable[tuple[Experiment, Results]]) -> None:
-    """`path` is one that json_file.check_path() found. Raises CommandError."""
-    write_report(path, to_dict(metadata, shown))
+def write(path: str, metadata: Metadata, shown: Iterable[tuple[Experiment, Results]]) -> None:
+    """Writes results to a path that json_file.check_path() returned. Raises CommandError."""
+    experiments = [
+        KeptExperiment(results, experiment.higher_is_better, _statements(experiment, results))
+        for experiment, results in shown
+    ]
+    write_kept(path, Kept(metadata, experiments))
+
+
+def write_kept(path: str, kept: Kept) -> None:
+    """As `write`, for experiments that are already in the form of the file."""
+    write_report(path, _to_dict(kept))
 
 
 def write_report(path: str, report: dict[str, Any]) -> None:
-    """The same of any report."""
+    """As `write`, for any report that is a JSON object."""
     try:
         json_file.write_json(report, path)
     except BrokenPipeError:
@@ -74,32 +119,30 @@ def write_report(path: str, report: dict[str, Any]) -> None:
         raise CommandError(f"--json {path}: {reason_of(error)}") from error
 
 
-def to_dict(
-    metadata: dict[str, Any], shown: Iterable[tuple[Experiment, Results]]
-) -> dict[str, Any]:
+def _to_dict(kept: Kept) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "metadata": metadata,
+        "metadata": kept.metadata,
         "experiments": [
             {
-                "name": experiment.name,
-                "unit": experiment.unit,
-                "higher_is_better": experiment.higher_is_better,
+                "name": results.name,
+                "unit": results.unit,
+                "higher_is_better": higher_is_better,
                 "calibration": results.calibration,
                 "rows": [_row(result) for result in results],
-                "statements": _statements(experiment, results),
+                "statements": [each._asdict() for each in statements],
             }
-            for experiment, results in shown
+            for results, higher_is_better, statements in kept.experiments
         ],
     }
 
 
-def _statements(experiment: Experiment, results: Results) -> list[dict[str, Any]]:
-    """None if they cannot be computed: the values, of hours maybe, do not go with them."""
+def _statements(experiment: Experiment, results: Results) -> list[Verdict]:
+    """Empty if the statements fail: values that may have taken hours to measure are kept."""
     try:
-        return [each.to_dict() for each in experiment.statements(results)]
+        return [each.verdict() for each in experiment.statements(results)]
     except Exception:
-        # Whoever shows the results runs into the same.
+        # The function that shows the results meets and reports the same exception.
         return []
 
 
@@ -133,7 +176,7 @@ def _figure(result: Result, name: str) -> dict[str, Any]:
 
 
 class _Problem(Exception):
-    """What is wrong with a file, and where in it."""
+    """The first error in a file, with its place."""
 
 
 def read(file: str, option: str = "FILE") -> Kept:
@@ -155,7 +198,7 @@ def read(file: str, option: str = "FILE") -> Kept:
 def _read_bytes(file: str) -> bytes:
     with open(0 if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
         start = stream.read(FIRST_BYTES)
-        # Whatever it is, and however much of it: it is none of ours.
+        # A file that does not begin so has no results, whatever its size.
         if not start.lstrip().startswith(b"{"):
             found = f"begins with {start[:8]!r}" if start else "is empty"
             raise ValueError(f"{found}, and must be JSON: {{...}}")
@@ -174,17 +217,16 @@ def _parse(data: bytes) -> Kept:
         raise _Problem(f"it is not JSON: {error}") from error
     if kept.get("schema") != SCHEMA:
         raise _Problem(f"schema is {kept.get('schema')!r:.40}, and must be {SCHEMA}")
-    _check(find_field_problem(kept, {"metadata": (dict,), "experiments": (list,)}, ""))
-    known = {name: types for name, types in METADATA_FIELDS.items() if name in kept["metadata"]}
-    _check(find_field_problem(kept["metadata"], known, "metadata."))
+    _check(json_shape.find_problem(kept, Stored))
+    stored: Stored = kept
     experiments = [
         _experiment(each, f"experiments[{index}].")
-        for index, each in enumerate(kept["experiments"])
+        for index, each in enumerate(stored["experiments"])
     ]
     _check_distinct(
         [each.results.name for each in experiments], "experiments[{}].name", "experiments[{}]"
     )
-    return Kept(kept["metadata"], experiments)
+    return Kept(stored["metadata"], experiments)
 
 
 def _refuse(number: str) -> NoReturn:
@@ -214,27 +256,24 @@ def _check_distinct(keys: Sequence[object], place: str, other: str) -> None:
         first[key] = index
 
 
-def _experiment(found: Any, place: str) -> KeptExperiment:
-    _check(find_field_problem(found, EXPERIMENT_FIELDS, place))
-    for name in ("name", "unit"):
-        _check_printable(found[name], f"{place}{name}")
+def _experiment(found: StoredExperiment, place: str) -> KeptExperiment:
+    _check_printable(found["name"], f"{place}name")
+    _check_printable(found["unit"], f"{place}unit")
     direction = found.get("higher_is_better")
-    if not isinstance(direction, bool):
-        if direction is not None:
-            raise _Problem(f"{place}higher_is_better is {direction!r:.40}, and must be a boolean")
+    if direction is None:
         direction = _direction(found["unit"])
-    calibration = found.get("calibration", {})
-    _check(find_field_problem(calibration, {}, f"{place}calibration."))
     rows = [_result(row, f"{place}rows[{index}].") for index, row in enumerate(found["rows"])]
     _check_distinct(
         [frozenset(row.parameters.items()) for row in rows],
         f"{place}rows[{{}}].parameters",
         "rows[{}]",
     )
-    for index, statement in enumerate(found["statements"]):
-        _check_statement(statement, f"{place}statements[{index}].")
-    results = Results(found["name"], found["unit"], rows, calibration)
-    return KeptExperiment(results, direction, found["statements"])
+    statements = [
+        _verdict(statement, f"{place}statements[{index}].")
+        for index, statement in enumerate(found["statements"])
+    ]
+    results = Results(found["name"], found["unit"], rows, found.get("calibration", {}))
+    return KeptExperiment(results, direction, statements)
 
 
 def _check_printable(text: str, place: str) -> None:
@@ -250,62 +289,39 @@ def _direction(unit: str) -> bool | None:
     return False if unit in LOWER_IS_BETTER else None
 
 
-def _check_statement(found: Any, place: str) -> None:
-    _check(find_field_problem(found, {"text": (str,)}, place))
-    _check_printable(found["text"], f"{place}text")
-    _number(found.get("value"), f"{place}value")
-    if not isinstance(found.get("agrees"), bool):
-        raise _Problem(f"{place}agrees is {found.get('agrees')!r:.40}, and must be a boolean")
-    for name in ("allowed", "why"):
-        _check(find_field_problem({name: "", **found}, {name: (str,)}, place))
-        _check_printable(found.get(name, ""), f"{place}{name}")
+def _verdict(found: StoredStatement, place: str) -> Verdict:
+    verdict = Verdict(
+        found["text"],
+        found.get("value"),
+        found.get("allowed", ""),
+        found["agrees"],
+        found.get("why", ""),
+    )
+    for name in ("text", "allowed", "why"):
+        _check_printable(getattr(verdict, name), f"{place}{name}")
+    return verdict
 
 
-def _result(found: Any, place: str) -> Result:
-    _check(find_field_problem(found, {"parameters": (dict,), "values": (list,)}, place))
+def _result(found: StoredRow, place: str) -> Result:
     for name, value in found["parameters"].items():
         _check_printable(name, f"a name in {place}parameters")
         if isinstance(value, str):
             _check_printable(value, f"{place}parameters.{name}")
-        elif not isinstance(value, (bool, type(None))):
-            _number(value, f"{place}parameters.{name}", "text, a number, a boolean or null")
-    left_out = found.get("left_out", "")
-    _check(find_field_problem({"left_out": left_out}, {"left_out": (str,)}, place))
-    result = Result(
-        found["parameters"], _number(found.get("published"), f"{place}published"), left_out
-    )
-    # What was not measured is no value; developer benchmarks keep its place.
+    result = Result(found["parameters"], found.get("published"), found.get("left_out", ""))
+    # A value that is not a number was not measured.
     values = _numbers(found["values"], f"{place}values")
     result.values = [value for value in values if not math.isnan(value)]
-    figures = found.get("figures", {})
-    _check(find_field_problem(figures, {}, f"{place}figures."))
-    for name, figure in figures.items():
-        where = f"{place}figures.{name}."
-        _check(find_field_problem(figure, {"values": (list,)}, where))
-        result.figures[name] = _numbers(figure["values"], f"{where}values")
+    for name, figure in found.get("figures", {}).items():
+        result.figures[name] = _numbers(figure["values"], f"{place}figures.{name}.values")
     if (histogram := found.get("histogram")) is not None:
-        _check(find_histogram_problem(histogram, f"{place}histogram."))
-        result.kept_histogram = histogram
-    failures = found.get("failures", [])
-    _check(find_field_problem({"failures": failures}, {"failures": (list,)}, place))
-    for index, failure in enumerate(failures):
-        if not isinstance(failure, str):
-            raise _Problem(f"{place}failures[{index}] is {failure!r:.40}, and must be a string")
-    result.failures = failures
+        buckets = [(bound, count) for bound, count in histogram["buckets"]]
+        result.kept_histogram = {**histogram, "buckets": buckets}
+    result.failures = found.get("failures", [])
     return result
 
 
-def _numbers(found: list[Any], place: str) -> list[float]:
+def _numbers(found: list[float | None], place: str) -> list[float]:
     """NaN for null."""
     if len(found) > MAX_VALUES:
         raise _Problem(f"{place} are {len(found):,}, and must be {MAX_VALUES:,} at most")
-    numbers = (_number(value, f"{place}[{index}]") for index, value in enumerate(found))
-    return [math.nan if number is None else number for number in numbers]
-
-
-def _number(found: Any, place: str, allowed: str = "a number or null") -> float | None:
-    if found is None:
-        return None
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise _Problem(f"{place} is {found!r:.40}, and must be {allowed}")
-    return found
+    return [math.nan if number is None else number for number in found]

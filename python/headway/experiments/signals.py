@@ -1,4 +1,4 @@
-"""What signals do while something is measured. Handlers run in the main thread.
+"""Signals during a measurement. Handlers run in the main thread.
 
 SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is gone) unwind, so that what was started is ended
 and what was measured is kept. SIGCONT tells that this process stood still. It knows nothing of what
@@ -26,7 +26,7 @@ def watch() -> None:
     signal.signal(signal.SIGCONT, lambda *_: continued.set())
     unwinding = Unwinding()
     for number in ENDING:
-        # What was to be ignored from the start stays so: `nohup`.
+        # A signal that is ignored from the start stays ignored, as under `nohup`.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, unwinding)
 

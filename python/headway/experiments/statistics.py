@@ -1,4 +1,4 @@
-"""How well few values tell of a median, and of the ratio of two. Pure; no chance is involved.
+"""Confidence intervals of a median and of the ratio of two, from few values. Pure, without chance.
 
 **A median's interval.** Resampling few values tells too little: the percentile interval of the
 bootstrap is from the second to the sixth of 7 values, and covers the true median in 87.5 % of all
@@ -34,7 +34,7 @@ from typing import NamedTuple
 CONFIDENCE = 0.95
 # A row whose interval is wider than this share of its median is unstable.
 UNSTABLE_WIDTH = 0.2
-# What a bootstrap distribution has less of than this is left out.
+# Values with a smaller chance than this are left out of a bootstrap distribution.
 NEGLIGIBLE = 1e-9
 
 
@@ -105,7 +105,7 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> Interval:
 
 
 def _divide(value: float, base: float) -> float:
-    """What is equal has the ratio 1, also to nothing."""
+    """The ratio; equal values have the ratio 1, also 0 to 0."""
     if base == 0:
         return 1.0 if value == 0 else math.copysign(math.inf, value)
     return value / base

@@ -14,7 +14,7 @@ from headway.report import units
 
 
 class Cell(NamedTuple):
-    """What a table has in one place. `value` is a median, from `low` to `high` by its confidence
+    """One cell of a table. `value` is a median, from `low` to `high` by its confidence
     interval; `published` what others had there; `text` stands in for numbers (a name, a reason)."""
 
     value: float | None = None

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from headway import _native
 from headway.recorder.metrics.totals import Totals
@@ -21,6 +20,7 @@ from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receive.live import Event, Live, Tick
 from headway.recorder.receive.processes import Refused, Sender, Senders, source_of
 from headway.recorder.records.events import KNOWN_KINDS, Limiter, find_events
+from headway.recorder.records.health import Health
 from headway.recorder.store.store import Store
 
 # Datagrams that arrive within this time are processed together.
@@ -155,7 +155,7 @@ class Recorder:
         with self._lock:
             return list(self.senders)
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Health:
         """The counts of datagrams that were received, refused or lost."""
         with self._lock:
             senders = self.senders

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from contextlib import ExitStack
-from typing import Any
 
 from headway.address import Address
 from headway.errors import CommandError, reason_of
@@ -15,6 +14,7 @@ from headway.recorder.export import otlp
 from headway.recorder.query.history import History
 from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receiver import Recorder
+from headway.recorder.records.health import Health
 from headway.recorder.settings import Settings, default_socket
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.recording import open_recording
@@ -75,7 +75,7 @@ class Station:
             self._pusher.start()
             self._stack.callback(self._pusher.stop)
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Health:
         health = self.recorder.health()
         health["store"] = self._store.health() if self._store else None
         return health

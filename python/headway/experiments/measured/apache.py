@@ -93,7 +93,7 @@ def module_config(express: Path) -> str:
 
 
 def missing() -> str:
-    """What Apache lacks here, and what to do about it; empty if nothing."""
+    """The part of Apache that is missing here, and how to install it; empty if none is."""
     if not Path(APACHE).exists() or not MODULES.exists():
         return "there is no Apache: install it (apt-get install apache2 apache2-dev)"
     if os.geteuid() == 0 and shutil.which("setpriv") is None:

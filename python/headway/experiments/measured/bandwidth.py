@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Measured, Row
 from headway.experiments.measured.ccbench import (
     SWIFT_POLICIES,
     THREADS,
@@ -23,7 +23,7 @@ from headway.experiments.processes import (
     program,
 )
 from headway.experiments.processes import STOCK as PLAIN
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table
 
 SECONDS = 1.0
@@ -33,7 +33,7 @@ PACKET_BYTES = 1_024
 
 # Of the packets beside no computing thread, what stock has left beside several.
 MOST_LEFT = 0.1
-# What a policy that prefers I/O makes of them.
+# The least gain under a policy that prefers I/O.
 LEAST_GAIN = 5
 BUSY = (
     "where others keep the other processors busy, server and client share one, and there few "

@@ -1,7 +1,7 @@
-"""What ccbench's three experiments share: its workloads, which rows there are, and their tables.
+"""The common part of ccbench's three experiments: the workloads, the rows, and the tables.
 
 ccbench is Antoine Pitrou's benchmark for the GIL that CPython has since 3.2 (seed 003). It came
-with CPython up to 3.11. This module knows nothing of what a row measures.
+with CPython up to 3.11. This module does not know what a row measures.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from headway.errors import CommandError
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
-from headway.experiments.results import Result, Results
+from headway.experiments.results import Parameters, Result, Results
 from headway.experiments.table import Cell, Series, Table, cell_of
 
 # In ccbench's own words. Those in one letter are what it runs by default.
@@ -90,7 +90,7 @@ class WorkloadExperiment(Experiment):
         return choice.workloads or (self.quick_workloads if choice.quick else self.workloads)
 
     def _threads(self, choice: Choice) -> tuple[int, ...]:
-        """What is beyond this experiment is left to the others, unless there is nothing else."""
+        """Leaves out numbers that only other experiments take, unless no number would be left."""
         asked = choice.threads or (self.quick_threads if choice.quick else self.threads)
         kept = tuple(count for count in asked if count >= self.least_threads)
         if not kept:
@@ -123,7 +123,7 @@ class WorkloadExperiment(Experiment):
 
 
 def schedule_of(result: Result) -> str:
-    """Who schedules the threads of a row, in a word or two."""
+    """The scheduler of a row's threads, in a word or two."""
     parameters = result.parameters
     if parameters["mode"] == FREE_THREADED:
         return FREE_THREADED
@@ -157,7 +157,7 @@ def ratio(result: Result | None, base: Result | None) -> float | None:
 def tables_by_threads(
     results: Results, threads_are: str, unit: str, base_threads: int
 ) -> list[Table]:
-    """What was measured, and its ratio to the row with `base_threads`, which ccbench has as
+    """The measured values, and their ratios to the row with `base_threads`, which ccbench shows as
     percentages."""
     counts = sorted(results.distinct(threads_are))
     headings = ["workload", "schedule", *(numbered(count, threads_are) for count in counts)]

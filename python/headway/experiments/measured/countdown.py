@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from headway.errors import CommandError
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
 from headway.experiments.measured.sharing import cores, scaling, several, threads_text
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table, pivot, series_by, series_of, text_of
 
 THREADS = (1, 2, 4, 8)
@@ -269,7 +269,7 @@ def _no_gain(results: Results) -> list[Statement]:
 
 
 def _growth(results: Results) -> list[Statement]:
-    """What the smallest intervals cost several threads, and that each smaller one costs more."""
+    """The cost of the smallest intervals to several threads: each smaller one costs more."""
     found = []
     most = max(several(results), default=1)
     small_s = [each for each in results.distinct("switch_interval") if each <= SMALL_INTERVAL_S]

@@ -8,15 +8,7 @@ from typing import NamedTuple
 
 from headway.errors import CommandError
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import (
-    MODES,
-    STOCK,
-    Choice,
-    Experiment,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.experiments.experiment import MODES, STOCK, Choice, Experiment, Measured, Row
 from headway.experiments.measured import echo_claims, echo_tables, echo_value
 from headway.experiments.measured.echo_value import (
     CLIENT_ELSEWHERE,
@@ -29,7 +21,7 @@ from headway.experiments.measured.echo_value import (
     Beside,
 )
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table
 
 SECONDS = 0.5

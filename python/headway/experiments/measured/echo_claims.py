@@ -1,6 +1,6 @@
-"""What was published of `echo`, and what Headway's policies make of it: each with its number.
+"""The published claims about `echo`, and Headway's own about its policies, each with its number.
 
-From results alone. The published are about CPython alone; those of the policies are Headway's own.
+Computed from results alone. The published claims are about CPython without Headway.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.experiments.results import Result, Results
 # Between them a request's time is a matter of switch intervals; below, of switches.
 LONGEST_S, SHORTEST_S = 0.1, 0.0001
 SATURATED_S, BEYOND_S = 0.00001, 0.000001
-# What of this is the kernel's doing shows where it cannot do it: CLIENT_ELSEWHERE.
+# CLIENT_ELSEWHERE shows which part of this is an effect of the kernel.
 LATE_TIMERS = (
     "Linux lets timers end up to 50 us late, which at 0.1 ms is half an interval, and then the "
     "threads have to take turns on the processor too"

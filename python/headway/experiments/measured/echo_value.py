@@ -33,7 +33,7 @@ MOST_SECONDS = 5.0
 
 
 class Beside(NamedTuple):
-    """What a server has beside it. `plain` is the setting of all that is not the server."""
+    """The load beside a server. `plain` is the setting of all programs but the server."""
 
     server: Setting
     plain: Setting
@@ -97,8 +97,8 @@ def measure(beside: Beside, seconds: float, server: str = "echo_server") -> Meas
 
 
 def work_alone(setting: Setting, seconds: float) -> float:
-    """What one CPU-bound thread gets done a second with nothing else in its process, before a value
-    that takes `seconds`."""
+    """The work per second of one CPU-bound thread that is alone in its process, measured before a
+    value that takes `seconds`."""
     alone_s = max(LEAST_ALONE_S, ALONE_SHARE * min(seconds, 1.0))
     with program(setting, "computation", "1") as worker:
         worker.answer()
@@ -120,7 +120,7 @@ def processors(cores: str) -> tuple[set[int], set[int]]:
 
 @contextmanager
 def started_on(processors: set[int]) -> Iterator[None]:
-    """What is started inside stays there: threads and processes inherit it from who starts them."""
+    """Limits this process to `processors`; threads and processes that start inside inherit that."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, processors)
     try:

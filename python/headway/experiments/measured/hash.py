@@ -7,10 +7,10 @@ from statistics import median
 
 from headway.errors import CommandError
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
 from headway.experiments.measured.sharing import cores, scaling, threads_text
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table, pivot, series_of
 
 THREADS = (1, 2, 4, 8)

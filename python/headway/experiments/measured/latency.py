@@ -7,10 +7,9 @@ its percentiles.
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Measured, Row
 from headway.experiments.histogram import NS, upper_bound_ns
 from headway.experiments.measured.ccbench import (
     FREE_THREADED,
@@ -25,8 +24,9 @@ from headway.experiments.measured.ccbench import (
 )
 from headway.experiments.measured.pings import MS, NEAR_MULTIPLE, figures_of, waits
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, program
-from headway.experiments.results import Result, Results
+from headway.experiments.results import Parameters, Result, Results
 from headway.experiments.table import Cell, Chart, Series, Table, cell_of
+from headway.recorder.records.histogram import Histogram
 
 QUICK_SECONDS = 0.4
 # As many a value, if the row waits as long as is expected and the time allows.
@@ -91,9 +91,9 @@ class Latency(WorkloadExperiment):
         return [Table(title, headings, rows, 3, note)]
 
     def charts(self, results: Results) -> list[Chart]:
-        """Of each workload: how waits beside the most threads are distributed, by schedule; how
-        they are beside one thread of stock's, where the multiples of the interval show; and the
-        tail by threads."""
+        """Three charts for each workload: the distribution of waits beside the most threads, by
+        schedule; that beside one thread of stock, which shows the multiples of the interval; and
+        the tail by the number of threads."""
         threads = self.most_threads(results)
         charts = []
         for workload in results.distinct("workload"):
@@ -237,7 +237,7 @@ def distribution(title: str, results: Results) -> Chart:
     )
 
 
-def share_points(histogram: dict[str, Any]) -> list[tuple[float, float, float, float]]:
+def share_points(histogram: Histogram) -> list[tuple[float, float, float, float]]:
     """At the upper bounds of buckets; those between, which a histogram leaves out, have nothing."""
     shares: dict[int, float] = {}
     for bound_s, count in histogram["buckets"]:

@@ -24,8 +24,8 @@ LEAST_LONG = 10
 
 
 def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> list[float]:
-    """Of each ping that was sent in the window, in seconds. Raises BenchmarkError if one or all did
-    not come."""
+    """The wait of each ping that was sent in the window, in seconds. Raises BenchmarkError if a
+    ping was lost."""
     with ExitStack() as running:
         words = (workload, str(cpu_threads), str(setting.switch_interval_s))
         server = running.enter_context(program(setting, "ping_server", *words))
@@ -38,7 +38,7 @@ def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> 
             told.measure(window)
         pings, lost = server.answer()["pings"], client.answer()["lost"]
     found = [wait_ns / NS for sent_ns, wait_ns in pings if sent_ns >= window.begin_ns]
-    # What was never received would be missing among the longest waits.
+    # A ping that was never received would be missing among the longest waits.
     if lost or not found:
         what = f"{lost} pings late or never" if lost else "no ping"
         raise BenchmarkError(f"ping_server.py under {setting.name} received {what}")
@@ -46,7 +46,7 @@ def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> 
 
 
 def figures_of(waits_s: Sequence[float], interval_s: float | None) -> dict[str, float]:
-    """Without an interval, nothing is told of its multiples."""
+    """The figures of a value. Without an interval, those of its multiples are left out."""
     waits_ms = sorted(wait_s * MS for wait_s in waits_s)
     figures = {
         "pings": float(len(waits_ms)),

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from headway.errors import CommandError
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Cell, Chart, Table, pivot, series_by, text_of
 
 PLAIN = "x += 1"
@@ -27,7 +27,7 @@ INTERVALS_S = (0.005, 0.0001, 0.000001)
 POLICY_INTERVALS_S = (0.005, 0.000001)
 SMALL_INTERVAL_S = 0.000001
 SMALL = text_of("switch_interval", SMALL_INTERVAL_S)
-# What each thread adds in a run: as published, and for many switch intervals.
+# The number of additions of each thread in a run: as published, and for many switch intervals.
 SHORT, LONG = 1_000, 200_000
 QUICK_CASES = (
     (CALL, DEFAULT_SWITCH_INTERVAL_S, SHORT),

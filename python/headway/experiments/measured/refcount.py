@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from headway.errors import CommandError
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured import refcount_results
 from headway.experiments.measured.refcount_results import KINDS, ONE, OWN, WITH_GIL, WITHOUT_GIL
 from headway.experiments.processes import Setting, Window, program
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table
 
 THREADS = (1, 2, 4)

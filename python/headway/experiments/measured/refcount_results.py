@@ -1,4 +1,4 @@
-"""What is made of `refcount`'s results: its tables, its chart and its statements."""
+"""The tables, the chart and the statements of `refcount`, from its results."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ONE = "one"
 # 55 % of them are the interpreter's own (faster-cpython/ideas, issue 443). Only those are set
 # against a bytecode here, as the loop that is timed calls nothing.
 PAIRS_PER_BYTECODE = (1.1 + 1.3) / 2 * 0.55
-# What atomic counts added to single-threaded programs (seed 002).
+# The time that atomic counts added to single-threaded programs (seed 002).
 PUBLISHED_ATOMIC_PERCENT = 30
 # There, CPython 3.9 took 6.53 s for 100,000,000 turns of a loop of nine bytecodes.
 PUBLISHED_BYTECODE_NS = 6.53e9 / 100_000_000 / 9
-# What all of PEP 703 added to them on Intel's Skylake, the largest part by biased counts; on AMD's
-# Zen 3 it was 5 %.
+# The time that all of PEP 703 added to them on Intel's Skylake, most of it by biased counts; on
+# AMD's Zen 3 it was 5 %.
 PUBLISHED_BIASED_PERCENT = 6
 
 
@@ -143,8 +143,8 @@ def _together(results: Results, kind: str, objects: str) -> Result | None:
 
 
 def _added_percent(results: Results, kind: str, bytecode_ns: float | None = None) -> float | None:
-    """What a single-threaded program is estimated to lose by such counts in the place of plain
-    ones, with bytecodes as quick as the interpreter's own unless it is said how quick."""
+    """The estimated loss of a single-threaded program with such counts instead of plain ones. The
+    bytecodes are as quick as the interpreter's own, unless their time is given."""
     plain, other = _alone(results, "plain"), _alone(results, kind)
     if plain is None or other is None:
         return None

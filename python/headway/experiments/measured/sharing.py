@@ -1,13 +1,12 @@
-"""What experiments have in common in which threads share out one amount of work: how far the time
-falls as threads are added."""
+"""The common part of experiments whose threads share one amount of work: how far the time falls as
+threads are added."""
 
 from __future__ import annotations
 
 import os
 
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import Parameters
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import label_of
 
 NO_CORES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Parameters, Row
+from headway.experiments.experiment import STOCK, Choice, Measured, Row
 from headway.experiments.measured.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
@@ -23,18 +23,18 @@ from headway.experiments.processes import (
     Window,
     program,
 )
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table
 
 SECONDS = 0.5
 QUICK_SECONDS = 0.3
 WARM_UP_S = 0.1
 
-# What keeps the GIL gains nothing from threads, and loses little.
+# Work that keeps the GIL gains nothing from threads, and loses little.
 NO_GAIN = (0.75, 1.15)
-# What runs without the GIL gains at least this share of a processor with each.
+# Work without the GIL gains at least this share of a processor with each thread.
 LEAST_GAIN_PER_CPU = 0.7
-# What a policy may cost.
+# The least share of stock's throughput that a policy may leave.
 LEAST_OF_STOCK = 0.9
 
 
@@ -103,7 +103,7 @@ class Throughput(WorkloadExperiment):
 
 
 def costs(results: Results, threads: int) -> list[Statement]:
-    """What policies leave of stock's throughput."""
+    """The share of stock's throughput that each policy leaves."""
     statements = []
     rows = results.where(mode=THREADS, switch_interval=DEFAULT_SWITCH_INTERVAL_S, threads=threads)
     for policy in rows.distinct("policy"):

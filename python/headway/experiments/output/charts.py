@@ -40,7 +40,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 SERIES_COLOURS = 7
 MARKERS = "osD^vPX"
 WIDTH_INCHES, HEIGHT_INCHES = 7.2, 3.9
-# What matplotlib is told, and what stands in its place in the page. No other part has these.
+# Colours for matplotlib that no other part of the page has, so that variables can replace them.
 TEXT, LINE = "#010203", "#040506"
 SERIES = [f"#0708{place:02x}" for place in range(SERIES_COLOURS)]
 PAGE_COLOURS = {
@@ -75,7 +75,7 @@ STYLE: dict[str, Any] = {
 }
 PUBLISHED: dict[str, Any] = {"linestyle": "--", "linewidth": 1, "fillstyle": "none"}
 INTERVALS: dict[str, Any] = {"capsize": 3, "elinewidth": 1.2}
-# So many places on the x axis, or fewer, are each a place that was measured, and named.
+# Up to this number, each measured place on the x axis has a label.
 MOST_NAMED = 12
 SHORT_RANGE = 100
 # Points that are less than this share of an axis apart cannot both be named on it.
@@ -104,7 +104,7 @@ def draw(chart: Chart, name: str) -> str:
         return ""
     file = io.StringIO()
     with rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
-        # What matplotlib's own font lacks the page's will have.
+        # The page's font has the characters that matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
         figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")

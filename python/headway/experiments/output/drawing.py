@@ -45,8 +45,8 @@ def number(value: float) -> str:
 
 
 def draw(table: Table, style: Style = PLAIN, marks: Mapping[str, str] | None = None) -> str:
-    """Aligned columns: the first `names` to the left, figures to the right. `marks` stand for
-    texts that are told elsewhere."""
+    """Aligned columns: the first `names` to the left, figures to the right. `marks` replace
+    texts that are printed elsewhere."""
     columns_with = _columns(table, style, marks or {}, True)
     parts, without = _parts(*columns_with, style.width), ""
     if len(parts) > 1:
@@ -80,8 +80,8 @@ def legend(
     *,
     fewest: int = 0,
 ) -> list[str]:
-    """What the signs in these tables mean; nothing of those that were not drawn. `fewest` are the
-    values of the row that has the fewest, if there are any."""
+    """The meaning of the signs in these tables, as far as they were drawn. `fewest` is the smallest
+    number of values that a row has."""
     cells = [cell for table in tables for line in table.rows for cell in line]
     signs = []
     if any(_plus_minus(style) in text for text in drawn):

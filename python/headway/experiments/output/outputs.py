@@ -10,16 +10,16 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TextIO
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
 from headway.experiments import results_file
 from headway.experiments.experiment import Experiment
+from headway.experiments.metadata import Metadata
 from headway.experiments.results import Results
 from headway.report.terminal import Style
 
-Metadata = dict[str, Any]
 Shown = Sequence[tuple[Experiment, Results]]
 
 
@@ -42,8 +42,8 @@ class Outputs:
         say(self._stream, self.style, *lines)
 
     def secure(self, metadata: Metadata, shown: Shown) -> None:
-        """What there is by now, for the case that it comes to no better end; where that cannot be
-        written, the end tells."""
+        """Writes the results so far, in case the measurement does not end well. A failure is left
+        to `write`, which reports it."""
         if self._json is not None and not json_file.is_special(self._json):
             with suppress(CommandError):
                 results_file.write(self._json, metadata, shown)
@@ -58,7 +58,7 @@ class Outputs:
                 self._write_page(self._html, metadata, shown)
 
 
-def terminal(is_stdout_taken: bool) -> tuple[Any, Style]:
+def terminal(is_stdout_taken: bool) -> tuple[TextIO, Style]:
     """Where text goes, and how: stderr if a file goes to stdout. Raises CommandError (exit code 2)
     if that was closed before the interpreter began, as by `>&-` in a shell."""
     name, stream = ("stderr", sys.stderr) if is_stdout_taken else ("stdout", sys.stdout)
@@ -67,8 +67,8 @@ def terminal(is_stdout_taken: bool) -> tuple[Any, Style]:
     return stream, Style.of_stream(stream.fileno(), stream.encoding or "ascii")
 
 
-def say(stream: Any, style: Style, *lines: str) -> None:
-    """What `stream` has no characters for is escaped. Raises CommandError."""
+def say(stream: TextIO, style: Style, *lines: str) -> None:
+    """Prints lines; characters that `stream` cannot encode are escaped. Raises CommandError."""
     if not lines:
         return
     text = "\n".join(lines)

@@ -16,7 +16,7 @@ from headway import json_file
 from headway.errors import CommandError, reason_of
 from headway.experiments.claim import Statement
 from headway.experiments.experiment import STOCK, Experiment
-from headway.experiments.metadata import doubts, interpreters_in
+from headway.experiments.metadata import Metadata, doubts, interpreters_in
 from headway.experiments.output import charts
 from headway.experiments.output.drawing import mark_reasons, number
 from headway.experiments.results import Result, Results, describe
@@ -49,7 +49,7 @@ HOW_TO_READ = (
 Shown = Sequence[tuple[Experiment, Results]]
 
 
-def write(path: str, metadata: dict[str, Any], shown: Shown) -> None:
+def write(path: str, metadata: Metadata, shown: Shown) -> None:
     """The page of these results; `path` as `json_file.check_path` has it. Raises CommandError."""
     drawn = draw(metadata, shown).encode()
     try:
@@ -60,7 +60,7 @@ def write(path: str, metadata: dict[str, Any], shown: Shown) -> None:
         raise CommandError(f"--html {path}: {reason_of(error)}") from error
 
 
-def draw(metadata: dict[str, Any], shown: Shown) -> str:
+def draw(metadata: Metadata, shown: Shown) -> str:
     style = files("headway.experiments.output").joinpath("page.css").read_text("utf-8")
     interpreters = _text(interpreters_in(metadata))
     return "\n".join(
@@ -83,13 +83,13 @@ def draw(metadata: dict[str, Any], shown: Shown) -> str:
     )
 
 
-def _origin(metadata: dict[str, Any]) -> str:
+def _origin(metadata: Metadata) -> str:
     if "simulated" in metadata:
         return "Simulated by <code>headway simulate</code>"
     return "Measured by <code>headway bench</code>"
 
 
-def _circumstances(metadata: dict[str, Any]) -> list[str]:
+def _circumstances(metadata: Metadata) -> list[str]:
     facts = [f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in in_words(metadata)]
     doubtful = [
         f'<p class="differs"><strong>Doubtful</strong>: {_text(each)}</p>'
@@ -104,10 +104,10 @@ def _circumstances(metadata: dict[str, Any]) -> list[str]:
     ]
 
 
-def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
+def in_words(metadata: Metadata) -> list[tuple[str, str]]:
     """The results' metadata for readers; what is not known is left out, what this does not know
     stands as it is."""
-    rest = dict(metadata)
+    rest: dict[str, Any] = {**metadata}
 
     def take(name: str, text: str = "{}") -> str:
         value = rest.pop(name, None)
@@ -162,8 +162,8 @@ def in_words(metadata: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, ", ".join(filter(None, words))) for name, words in facts if any(words)]
 
 
-def _constants(simulated: dict[str, Any]) -> list[str]:
-    """What a simulation depends on, name by name."""
+def _constants(simulated: Mapping[str, object]) -> list[str]:
+    """The constants of a simulation, name by name."""
     found = []
     for name, value in simulated.items():
         within = value if isinstance(value, dict) else {name: value}
@@ -190,7 +190,8 @@ def _overview(shown: Shown) -> list[str]:
 
 
 def _anchor(experiment: Experiment) -> str:
-    """What ids begin with: the name, without what they cannot have. A file's may be anything."""
+    """The beginning of ids: the name without characters that ids cannot have. The name in a file
+    may be any text."""
     return re.sub(r"[^\w-]", "-", experiment.name)
 
 
@@ -227,7 +228,7 @@ def _statements(statements: Sequence[Statement]) -> list[str]:
 
 
 def _table(table: Table, marks: Mapping[str, str], section: str) -> list[str]:
-    """`marks` stand for reasons, which are told at the end of the section."""
+    """`marks` replace reasons, which stand at the end of the section."""
     heads = [
         f'<th scope="col"{_name_class(place, table)}>{_text(heading)}</th>'
         for place, heading in enumerate(table.headings)
@@ -302,7 +303,7 @@ def _rows(results: Iterable[Result]) -> str:
 
 
 def _calibration(results: Results) -> list[str]:
-    """What was found out before the rounds, if anything was."""
+    """The calibration before the rounds, if there was one."""
     facts = _facts(results.calibration)
     return [f'<p class="muted">Calibrated before all rounds: {_text(facts)}.</p>'] if facts else []
 
@@ -329,5 +330,5 @@ def _number(value: float) -> str:
 
 
 def _text(text: object) -> str:
-    """What is not printable is escaped as in a Python string."""
+    """Escapes for HTML; characters that are not printable are escaped as in a Python string."""
     return escape(columns.name(text, MAX_TEXT))

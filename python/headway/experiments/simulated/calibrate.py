@@ -9,12 +9,11 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
 from headway.experiments import interpreters, signals
-from headway.experiments.metadata import Circumstances, doubts, ticks
+from headway.experiments.metadata import Circumstances, Metadata, doubts, ticks
 from headway.experiments.progress import clear_progress, progress
 from headway.experiments.simulated import calibration, probe
 from headway.experiments.simulated.constants import Constants, Derivation
@@ -51,8 +50,8 @@ def run(file: str) -> int:
 
 
 class Others:
-    """What share of all processors' time other processes used, from the moment when it is made.
-    Those of the probe have ended when it is asked."""
+    """The share of all processors' time that other processes used since the construction. The
+    processes of the probe must have ended before `share` is called."""
 
     def __init__(self) -> None:
         self._ticks = ticks()
@@ -76,8 +75,8 @@ def own_s() -> float:
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
-def remarks(metadata: dict[str, Any], found: Constants) -> list[str]:
-    """What makes the file worth less than it could be, and what it has of this machine."""
+def remarks(metadata: Metadata, found: Constants) -> list[str]:
+    """The doubts about the file, and the number of constants that were measured here."""
     lines = [f"doubtful: {doubt}" for doubt in doubts(metadata)]
     if metadata["others"] > MOST_OTHERS:
         lines.append(

@@ -1,4 +1,4 @@
-"""What was measured of a machine, as a file: the constants of `Machine` and of `Costs`.
+"""A calibration as a file: the constants of `Machine` and `Costs`, measured on a machine.
 
     {"schema": 1, "metadata": {...}, "machine": {NAME: CONSTANT}, "costs": {NAME: CONSTANT},
      "also": {NAME: CONSTANT}}
@@ -16,28 +16,35 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from headway import json_file
+from headway import json_file, json_shape
 from headway.errors import CommandError, reason_of
+from headway.experiments.metadata import Metadata
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.scenario import Distribution
-from headway.json_check import find_field_problem
 
 SCHEMA = 1
 OPTION = "--calibration"
 # A calibration has some 30 KB.
 MAX_BYTES = 1 << 20
 QUANTILES = 21
-# What the simulation takes; see `Scenario::check` of crates/simulation.
+# The limits of the simulation; see `Scenario::check` of crates/simulation.
 MOST_NS = 1e15
 MOST_CORES = 64
 AT_LEAST_ONE = frozenset({"cores", "slice_ns", "tick_ns", "stolen_every_ns"})
 # The words of a distribution, each with how many numbers it has; None is any number of them.
 DISTRIBUTIONS = {"exponential": 0, "uniform": 2, "lognormal": 2, "quantiles": None}
-PARTS: dict[str, tuple[type, ...]] = dict.fromkeys(("metadata", "machine", "costs"), (dict,))
 Constants = TypeVar("Constants", Machine, Costs)
+
+
+class Parts(TypedDict):
+    """The parts of a file that are read."""
+
+    metadata: Metadata
+    machine: dict[str, object]
+    costs: dict[str, object]
 
 
 class Constant(NamedTuple):
@@ -53,7 +60,7 @@ class Constant(NamedTuple):
 class Calibration:
     machine: Machine
     costs: Costs
-    metadata: Mapping[str, Any]
+    metadata: Metadata
 
 
 def measured(value: Distribution, how: str, samples: Sequence[float]) -> Constant:
@@ -68,7 +75,7 @@ def quantiles(samples: Sequence[float], count: int) -> list[float]:
 
 def write(
     path: str,
-    metadata: Mapping[str, Any],
+    metadata: Metadata,
     machine: Mapping[str, Constant],
     costs: Mapping[str, Constant],
     also: Mapping[str, Constant],
@@ -79,11 +86,11 @@ def write(
         part: {name: constant._asdict() for name, constant in constants.items()}
         for part, constants in parts.items()
     }
-    json_file.write_json({"schema": SCHEMA, "metadata": dict(metadata), **told}, path)
+    json_file.write_json({"schema": SCHEMA, "metadata": metadata, **told}, path)
 
 
 class _Problem(Exception):
-    """What is wrong with a file, and where in it."""
+    """The first error in a file, with its place."""
 
 
 def read(file: str) -> Calibration:
@@ -112,7 +119,7 @@ def _parse(data: bytes) -> Calibration:
         raise _Problem("it must be JSON: {...}")
     if found.get("schema") != SCHEMA:
         raise _Problem(f"schema is {found.get('schema')!r:.40}, and must be {SCHEMA}")
-    if problem := find_field_problem(found, PARTS, ""):
+    if problem := json_shape.find_problem(found, Parts):
         raise _Problem(problem)
     return Calibration(
         _constants(Machine, found["machine"], "machine"),
@@ -122,7 +129,7 @@ def _parse(data: bytes) -> Calibration:
 
 
 def _constants(kind: type[Constants], found: Mapping[str, Any], part: str) -> Constants:
-    """What is missing is as shipped."""
+    """A constant that is missing has the shipped value."""
     known = {field.name: field for field in fields(kind)}
     values = {}
     for name, constant in found.items():

@@ -1,8 +1,8 @@
 """From samples to the constants of a simulation. Pure: no clock, no process, no file.
 
-What wakes a process, say, is seen from before the call that does it to after the call that slept;
-what both calls take with nobody to wake is subtracted. Each constant says how it was had; one that
-cannot be had stays as shipped, and says why.
+A wake-up, for example, is measured from before the call that wakes to after the call that slept,
+less the time of both calls without a sleeper. Each constant names its method. One that cannot be
+measured keeps the shipped value, and names the reason.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from headway.experiments.simulated.scenario import Distribution
 
 NOT_MEASURED = "the probe does not measure it"
 ONE_CORE = "this process may use one core, and that takes two"
-# What takes more medians than this is no wake-up: somebody else had the core, for a tick maybe.
+# A time of more medians than this is no wake-up: another program had the core.
 MOST_MEDIANS = 10
-# What is left outside of these is a machine's mood, of which some hundred samples tell little.
+# Quantiles outside these shares are unknown: some hundred samples have too few of them.
 LEAST_SHARE, MOST_SHARE = 0.02, 0.98
 STEPS = 25
 Ways = Mapping[str, Callable[[], Constant]]
@@ -45,11 +45,11 @@ WORKLOADS = {
 
 
 class Missing(Exception):
-    """What has no samples; the text is why."""
+    """There are no samples of a constant; the text is the reason."""
 
 
 class Constants(NamedTuple):
-    """`also`: what is none, and tells of the machine."""
+    """`also` has figures of the machine that are no constants of the simulation."""
 
     machine: dict[str, Constant]
     costs: dict[str, Constant]
@@ -63,7 +63,7 @@ class Constants(NamedTuple):
 
 
 class Derivation:
-    """Of one set of samples."""
+    """The constants from one set of samples."""
 
     def __init__(self, samples: Samples, cores: int) -> None:
         self._samples = samples
@@ -215,8 +215,8 @@ class Derivation:
     # Costs
 
     def _tcp_send(self) -> Constant:
-        """What is left of a request, so that all of it is what was measured. recv() has one of the
-        two drops and takes in it."""
+        """The rest of a request's measured time, so that all its parts add up to the whole. recv()
+        contains one of the two drops and takes."""
         rest_ns = (
             self._median("sockets.tcp_receive_ns")
             + self._median("python.answer_echo_ns")

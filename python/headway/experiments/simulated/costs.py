@@ -1,4 +1,4 @@
-"""What the programs of the experiments cost a core: measured, of CPython 3.13 on one machine.
+"""The processor time of the experiments' programs, measured with CPython 3.13 on one machine.
 
 Beside `Machine`, which has the costs of GILs and of the kernel's scheduling, these are the times
 that a thread is busy with its own, on a core that it has to itself. A calibration file has those of
@@ -22,10 +22,10 @@ class Costs:
     # receiver's part, too, up to its wake-up, so recv() is little more than a copy.
     tcp_send_ns: Distribution = 6_200
     tcp_receive_ns: Distribution = 1_300
-    # What an echo server's thread does in Python between recv() and send(), and between send() and
+    # The Python code of an echo server's thread between recv() and send(), and between send() and
     # recv().
     echo_server_ns: Distribution = 40
-    # What its client does between two requests.
+    # The client's code between two requests.
     echo_client_ns: Distribution = 390
     # `n -= 1` and the look at whether to go on.
     decrement_ns: float = 28
@@ -46,12 +46,12 @@ class Costs:
     # before and after the page's own work, each time.
     http_ns: Distribution = 10_000
     http_python_ns: Distribution = 4_000
-    # What one of the clients does for a request, in Python and for the kernel.
+    # A client's work for one request, in Python and in the kernel.
     http_client_ns: Distribution = 60_000
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Costs:
-        """What is missing is as shipped. Raises ValueError for a name that is none."""
+        """A cost that is missing has the shipped value. Raises ValueError for an unknown name."""
         known = {field.name for field in fields(cls)}
         for name in found:
             if name not in known:

@@ -28,7 +28,7 @@ BEGINS = {
     "run": RUNNING,
     "begin": REQUEST,
 }
-# What ends, and how a hold did.
+# The phase that each event ends, and the kind of end of a hold.
 ENDS = {
     "take": (WAIT, ""),
     "drop": (HOLD, VOLUNTARY),
@@ -53,7 +53,7 @@ def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
     # Scripts that are run once may have been over before.
     end_ns = round(min(scenario.end_ns, outcome.told["ended_ns"]))
     found = Timeline(title, threads, end_ns, round(scenario.begin_ns))
-    # Who waits for a GIL of ticks asks for nothing.
+    # With ticks, a waiting thread does not request the GIL.
     intervals_ns = {round(gil.switch_interval_ns) for gil in scenario.gils if gil.policy != TICKS}
     found.switch_interval_ns = intervals_ns.pop() if len(intervals_ns) == 1 else 0
     events = outcome.told["timeline"]

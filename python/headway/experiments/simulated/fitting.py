@@ -1,8 +1,8 @@
-"""What the requests of a recording are like: their bursts with the GIL, their times away from it,
-how their work ends, and who asks for them.
+"""The requests of a recording: their bursts with the GIL, their times away from it, how their work
+ends, and the clients.
 
-Of sums and histograms alone, so it can be done again with some of the reports (a bootstrap). Knows
-nothing of simulations; what the kernel adds to each time is still in them.
+All is computed from sums and histograms, so it can be repeated with a part of the reports (a
+bootstrap). This module does not know simulations; the times include what the kernel adds.
 
 **Whether work is fixed or ends by the clock** decides what a switch interval does: a page that
 computes until so much time has passed loses work while others have the GIL, one that computes so
@@ -44,8 +44,9 @@ BUSY = 0.9
 
 
 class Demand(NamedTuple):
-    """So many clients of the whole group, each of which asks, waits, thinks and asks again. Where
-    `is_open` they stand for requests that come whatever becomes of those before."""
+    """The clients of each process of the group. A client sends a request, waits, thinks and sends
+    the next. With `is_open` the clients model requests that arrive independently of earlier
+    ones."""
 
     clients: tuple[int, ...]
     think_s: float
@@ -79,9 +80,9 @@ class Page:
 
 
 class Figures(NamedTuple):
-    """What was measured, and what is predicted: requests/s, and in seconds the response, the wait
-    for the GIL of a request, and the 95th percentile of that of a take that waited. `visible_s`
-    is what of a request is neither holding the GIL nor waiting for it."""
+    """Measured or predicted figures: requests/s, and in seconds the response, the wait for the GIL
+    of a request, and the 95th percentile of the waits of takes. `stretch` is the time with the GIL
+    divided by the CPU time."""
 
     throughput: float
     response_s: float
@@ -112,8 +113,8 @@ def page_of(record: Record) -> Page:
 
 
 def burst_shares(holds: Histogram, bursts: int) -> tuple[float, ...]:
-    """What each burst of a request has of its work, if every request has one of the longest, one of
-    the next ones, and so on. The longest comes first."""
+    """The share of a request's work in each burst, if every request has one of the longest bursts,
+    one of the next ones, and so on. The longest comes first."""
     points = quantiles(holds, 50 * bursts + 1)
     sums = [sum(points[50 * n : 50 * (n + 1)]) for n in range(bursts)]
     return tuple(each / sum(sums) for each in reversed(sums))
@@ -130,8 +131,8 @@ def apart(record: Record) -> float:
 
 
 def figures_of(records: Sequence[Record], demand: Demand) -> Figures:
-    """Of all processes together. The response is that which clients see: by Little's law, where
-    they keep their connections, so that what waits in the kernel's queues is in it."""
+    """The figures of all processes together. If clients keep their connections, the response is the
+    one that they see, by Little's law: it includes the time in the kernel's queues."""
     requests = sum(record["request_count"] for record in records)
     throughput = sum(record["request_count"] / record["process_seconds"] for record in records)
 
@@ -166,7 +167,7 @@ def demand_of(recording: Recording) -> Demand:
         idle_s = max(0.0, sum(clients) / throughput - visible_s)
         # With all threads busy a request waits unseen for one; so much of it is no thinking.
         return Demand(clients, 0.0 if busy_of(recording) > BUSY else idle_s, False)
-    # So many that those that wait hardly change how many are left to ask.
+    # With so many clients, those that wait hardly change the number of those that send.
     in_flight = max(1.0, throughput * visible_s)
     each = max(10, round(min(20 * in_flight, 50 + 3 * in_flight) / len(records)))
     clients = (each,) * len(records)
@@ -182,8 +183,9 @@ def busy_of(recording: Recording) -> float:
 
 
 def lean_of(samples: Sequence[Sequence[Record]]) -> Lean:
-    """Of each sample's processes; the first is the recording itself, the others are resamples.
-    Known where nearly all say the same, and more than the histograms' width."""
+    """The lean, averaged over a sample's processes. The first sample is the recording itself, the
+    others are resamples. It is known if nearly all agree in its sign by more than the histograms'
+    width."""
     leans = [sum(lean(record) for record in records) / len(records) for records in samples]
     resampled = sorted(leans[1:])
     low, high = resampled[len(resampled) // 20], resampled[-1 - len(resampled) // 20]

@@ -1,4 +1,4 @@
-"""What a simulated machine is like: cores, an operating system and the costs of a GIL.
+"""A simulated machine: cores, an operating system and the costs of a GIL.
 
 The shipped figures are of one machine: a virtual one with two cores, Linux 6.18, CPython 3.13. A
 probe of it (`headway simulate --calibrate FILE`) measured them, and `bench/simulated_echo.py
@@ -22,11 +22,11 @@ class Machine:
     wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [24_500, 0.3]})
     wake_idle_long_ns: Distribution = field(default_factory=lambda: {"lognormal": [126_000, 0.35]})
     long_idle_ns: float = 900_000
-    # What the first system call takes longer of a thread that was on no core for as long.
+    # The extra time of the first system call of a thread that was off all cores for as long.
     cold_ns: Distribution = field(default_factory=lambda: {"uniform": [0, 24_000]})
     # To put another thread on a core.
     switch_ns: Distribution = 4_700
-    # What waking a thread on such a core costs who does it.
+    # The time that the waking thread spends to wake a thread on such a core.
     call_ns: Distribution = 2_100
     call_long_ns: Distribution = 18_700
     # EEVDF: how long a thread runs before another that waits for the core does,

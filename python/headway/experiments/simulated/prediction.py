@@ -53,8 +53,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was measured, how its requests end, what simulating the recording gives, and what each
-    other configuration would."""
+    """The measured figures, how the requests end, the figures that a simulation of the recording
+    gives, and the predictions for the other configurations."""
 
     recording: Recording
     demand: Demand
@@ -231,8 +231,8 @@ def fallen(demand: Demand, processes: int, seed: int) -> Demand:
 def checked(
     recorded: Configuration, models: Sequence[Model], measured: Figures
 ) -> tuple[Prediction, float]:
-    """What the simulations of the recording give, and how far that is from what was measured, at
-    worst among throughput and response."""
+    """The figures that simulations of the recording give, and the larger of the errors of
+    throughput and response."""
     intervals = {}
     for name in PREDICTED:
         found = [covered(sorted(getattr(each, name) for each in m.recorded)) for m in models]

@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Samples:
-    """Of all rounds. `failures` has why a part has none, or not all of them."""
+    """The samples of all rounds. `failures` has the reason why a part has none, or not all."""
 
     of: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     failures: dict[str, str] = field(default_factory=dict)

@@ -41,6 +41,7 @@ from headway.experiments.simulated.scenario import (
     sleep,
 )
 from headway.experiments.simulated.service import spread
+from headway.recorder.records import histogram as records
 from headway.report import units
 from headway.report.model import GilReport, Histogram, ThreadRow
 
@@ -56,7 +57,7 @@ SECONDS = 2.0
 # Bursts cut more often than this, of all of them, may have been ended by a clock.
 RARELY_CUT = 0.05
 MOST_MISFIT = 0.5
-# As threads' rows: how often in a second one goes away of its own accord, or is told to.
+# The figures of a thread. Turns are its drops per second, voluntary and forced.
 FIGURES = ("turns", "held", "wait_s", "wait_p95_s")
 TITLES = ("turns/s", "GIL held", "wait", "p95")
 
@@ -72,8 +73,8 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Habit:
-    """What a thread does: bursts of these quantiles, and so long away after each; without `away_s`
-    it never goes."""
+    """The behaviour of a thread: bursts with these quantiles, and `away_s` away from the GIL after
+    each. With None it never leaves."""
 
     name: str
     burst_s: tuple[float, ...]
@@ -296,13 +297,18 @@ def habit_of(row: ThreadRow, wall_s: float) -> Habit:
     return Habit(row.name, tuple(each * by for each in points), away_s, bursts, is_cut)
 
 
-def telemetry_histogram(histogram: Histogram) -> dict[str, Any]:
+def telemetry_histogram(histogram: Histogram) -> records.Histogram:
     """The histogram under the keys of a telemetry record."""
     return {
         "count": histogram.count,
         "sum": histogram.sum_s,
-        "min": histogram.min_s,
-        "max": histogram.max_s,
+        "min": histogram.min_s or 0.0,
+        "max": histogram.max_s or 0.0,
+        "p50": histogram.p50_s or 0.0,
+        "p90": histogram.p90_s or 0.0,
+        "p95": histogram.p95_s or 0.0,
+        "p99": histogram.p99_s or 0.0,
+        "p999": histogram.p999_s or 0.0,
         "buckets": histogram.buckets,
     }
 
@@ -319,7 +325,7 @@ def measured_of(row: ThreadRow, wall_s: float) -> Row:
 
 @dataclass(frozen=True)
 class Runs:
-    """Of one rule: the threads' figures in each simulation."""
+    """The threads' figures in each simulation of one rule."""
 
     found: list[dict[str, Row]]
 
@@ -333,7 +339,8 @@ class Runs:
         return sorted(each[name][figure] for each in self.found)
 
     def beside(self, before: Runs, measured: dict[str, Row]) -> dict[str, dict[str, Interval]]:
-        """What the change does to what was measured, and what it is by itself."""
+        """The intervals of this rule, scaled by measured to simulated figures of `before`, and
+        widened to include the unscaled median."""
         intervals = self.intervals()
         for name, row in intervals.items():
             for figure, direct in row.items():

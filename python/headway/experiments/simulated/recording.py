@@ -60,7 +60,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Recording:
-    """What one process group did in a steady window of `seconds`."""
+    """The records of one process group in a steady window of `seconds`."""
 
     group: str
     workers: tuple[Worker, ...]

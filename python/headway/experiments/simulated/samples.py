@@ -42,7 +42,7 @@ class Samples:
         return [self.times_s[place] for place in places]
 
     def spread_s(self, most: int = MOST) -> list[float]:
-        """So many times, or all, that are distributed alike."""
+        """At most `most` times with the same distribution."""
         count = min(self.count, most)
         if count == 1:
             return self.times_s[-1:]
@@ -50,7 +50,7 @@ class Samples:
 
 
 def gathered(found: Iterable[Mapping[str, Any]]) -> Samples | None:
-    """Of one or several SAMPLES; None if they are all empty."""
+    """The sum of one or several SAMPLES; None if all are empty."""
     some = [each for each in found if each["count"]]
     if not some:
         return None

@@ -1,4 +1,4 @@
-"""What is to be simulated: a machine, GILs, and threads that follow scripts.
+"""The input of a simulation: a machine, GILs, and threads that follow scripts.
 
 The words are those of `crates/simulation`, which runs a scenario and keeps nothing from one run to
 the next: the same scenario gives the same outcome. It knows nothing of experiments, of where
@@ -131,7 +131,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it, within the window; see `told`, whose keys are
+    """The result of a simulation, within the window; see `told`, whose keys are
 
     - `events`: how many the simulation took; `ended_ns`: when it ended;
     - `threads`, each with `cpu_ns`, `held_ns`, `takes`, `contended_takes`, `forced_drops`,

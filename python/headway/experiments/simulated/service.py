@@ -51,8 +51,8 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the server has beside it: who asks, what a request costs beyond its page, and how many
-    threads of other programs want each core, on average, were they alone on it."""
+    """The surroundings of the server: its clients, the cost of a request beyond its page, and the
+    average number of other programs' threads per core that want to run."""
 
     machine: Machine
     costs: Costs

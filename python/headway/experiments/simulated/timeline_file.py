@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
-from headway.experiments.experiment import Choice, Parameters, Row
+from headway.experiments.experiment import Choice, Row
+from headway.experiments.results import Parameters
 from headway.experiments.simulated.events import timeline
 from headway.experiments.simulated.models.experiment import Conditions, Simulated
 from headway.experiments.simulated.samples import NS
@@ -40,7 +41,7 @@ class TimelineFile:
             )
 
     def write(self, drawn: Timeline, style: Style) -> str:
-        """What is to be said on the terminal. Raises CommandError."""
+        """Writes the drawing; returns the text for the terminal. Raises CommandError."""
         if self.path == json_file.STDOUT:
             return text.draw(drawn, style).removesuffix("\n")
         made = svg.draw(drawn) if self._suffix == SVG else "".join(perfetto.to_chrome(drawn))

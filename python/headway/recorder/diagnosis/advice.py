@@ -11,6 +11,7 @@ import math
 
 from headway.recorder.diagnosis.inputs import Situation
 from headway.recorder.diagnosis.verdict import Advice
+from headway.recorder.records.summary import PerRequest
 from headway.report import thresholds, units
 
 # Longest and shortest switch interval that is advised. At a tenth of a millisecond a switch every
@@ -36,9 +37,9 @@ def rate(requests_per_s: float) -> str:
     return f"{text} requests/s"
 
 
-def give_or_take(situation: Situation, *names: str) -> str:
+def give_or_take(situation: Situation, *names: PerRequest) -> str:
     """The error of a computed rate, from the spread of the requests that it was computed from."""
-    error = situation.error(*(names or ("gil_held", "cpu_per_request", "application")))
+    error = situation.error(*names or ("gil_held", "cpu_per_request", "application"))
     if error is None:
         return ""
     if error > ROUGH:
@@ -182,7 +183,8 @@ def switch_interval(situation: Situation) -> Advice | None:
     shorter = float(f"{max(least, interval / 50):.1g}")
     if shorter > interval / 2:
         return None
-    p95 = waits["p95"] if waits else (situation.summary["gil_wait"] or {}).get("p95")
+    known = waits or situation.summary["gil_wait"]
+    p95 = known["p95"] if known else None
     waited = (
         f"waits that lasted {units.seconds(p95)} (95th percentile) come down towards "
         f"{units.seconds(p95 * shorter / interval)}"

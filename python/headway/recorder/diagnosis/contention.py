@@ -6,10 +6,8 @@ advice. Without a GIL none of them applies.
 
 from __future__ import annotations
 
-from typing import Any
-
 from headway.recorder.diagnosis import advice
-from headway.recorder.diagnosis.inputs import Situation, waited_for
+from headway.recorder.diagnosis.inputs import Hold, Situation, waited_for
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
 from headway.report import columns, diagnosis, thresholds, units
 
@@ -62,7 +60,7 @@ def long_hold(situation: Situation) -> Verdict | None:
     )
 
 
-def _cause_of(hold: dict[str, Any]) -> tuple[str, str]:
+def _cause_of(hold: Hold) -> tuple[str, str]:
     """A title, and the reason why the thread kept the GIL as far as its CPU time shows it."""
     waited, cpu = waited_for(hold), hold.get("hold_cpu")
     if cpu is not None and cpu >= thresholds.LONG_HOLD_CPU.value * waited:
@@ -89,7 +87,7 @@ def _elsewhere(situation: Situation, endpoint: str) -> str:
     return f"a process group of its own for {what} ([process-group] in a --config file)"
 
 
-def top_frame(hold: dict[str, Any]) -> str:
+def top_frame(hold: Hold) -> str:
     """The innermost frame of a hold's stack, as "shop.py:12 in render"; "" without a stack."""
     for line in str(hold.get("hold_stack") or "").splitlines():
         parts = line.strip().split('"')
@@ -112,7 +110,10 @@ def convoy(situation: Situation) -> Verdict | None:
     if situation.serves:
         needs, waiting = situation.summary["gil_held"], situation.summary["gil_wait"]
     who, need = ("requests", needs) if needs else ("turns of threads", situation.summary["hold"])
-    length = (waiting or situation.summary["take_wait"])["p90"]
+    waits = waiting or situation.summary["take_wait"]
+    if need is None or waits is None:
+        return None
+    length = waits["p90"]
     return verdict(
         "convoy",
         "warning",
@@ -252,13 +253,13 @@ def _gil_bound_at_least(situation: Situation) -> Verdict | None:
     waits have to last a switch interval: on a free-threaded build the same calls wait only while
     the world is stopped."""
     cpu = situation.summary["cpu_per_process"]
-    application, waited = situation.mean("application"), situation.mean("gil_wait")
-    if not application or waited is None or situation.threads < 2:
+    application, waits = situation.mean("application"), situation.summary["gil_wait"]
+    if not application or waits is None or situation.threads < 2:
         return None
-    share = waited / application
+    share = waits["mean"] / application
     whole = thresholds.WHOLE_INTERVALS.value * (situation.interval or 0.005)
     if (
-        situation.summary["gil_wait"]["p90"] < whole
+        waits["p90"] < whole
         or not thresholds.CPU_OF_A_GIL.value <= cpu <= thresholds.CPU_ABOVE_A_GIL.value
         or share < thresholds.WAIT_OF_APPLICATION.value
     ):

@@ -8,17 +8,39 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 from headway.recorder.records import histogram
-from headway.recorder.records.configuration import Config
+from headway.recorder.records.configuration import Config, Number
 from headway.recorder.records.histogram import Histogram
-from headway.recorder.records.summary import PER_REQUEST, Record, Summary, distribution, values
+from headway.recorder.records.summary import (
+    PER_REQUEST,
+    PerRequest,
+    Record,
+    Summary,
+    distribution,
+    values,
+)
 from headway.report import diagnosis
 from headway.report.diagnosis import Contention
 
 # The number of cores where no process reports it.
 _UNKNOWN_CORES = 1.0
+
+
+class Hold(TypedDict, total=False):
+    """A long hold of the GIL, as its event reports it. Times are in seconds."""
+
+    time: float
+    host: str
+    group: str
+    pid: int
+    hold_thread: str
+    hold_endpoint: str
+    hold_stack: str
+    hold_duration: float
+    hold_waited: float
+    hold_cpu: float
 
 
 @dataclass(frozen=True)
@@ -29,23 +51,23 @@ class Situation:
     record: Record
     summary: Summary
     config: Config
-    long_holds: tuple[dict[str, Any], ...] = ()
+    long_holds: tuple[Hold, ...] = ()
 
     @property
     def seconds(self) -> float:
-        return float(self.summary["period"])
+        return self.summary["period"]
 
     @property
     def requests(self) -> int:
-        return int(self.summary["requests"])
+        return self.summary["requests"]
 
     @property
     def rps(self) -> float:
-        return float(self.summary["rps"])
+        return self.summary["rps"]
 
     @property
     def processes(self) -> float:
-        return float(self.summary["processes"])
+        return self.summary["processes"]
 
     @property
     def process_seconds(self) -> float:
@@ -55,11 +77,11 @@ class Situation:
     def exact(self) -> bool:
         """Whether every take of the GIL is in the record. mod_wsgi records some waits, and does not
         report whether there is a GIL."""
-        return bool(self.summary["exact"])
+        return self.summary["exact"]
 
     @property
     def free_threading(self) -> bool:
-        return bool(self.config["gil_mode"] == "disabled")
+        return self.config["gil_mode"] == "disabled"
 
     @property
     def serves(self) -> bool:
@@ -83,7 +105,7 @@ class Situation:
 
     @property
     def cpu(self) -> float:
-        return float(self.summary["cpu"])
+        return self.summary["cpu"]
 
     @property
     def interval(self) -> float | None:
@@ -93,8 +115,8 @@ class Situation:
     @property
     def scheduled(self) -> bool:
         """Whether a policy other than CPython's own decides which thread gets the GIL."""
-        policies = values(self.config, "policy", "interval")
-        return "interval" not in policies
+        policies = self.config["policy"] or "interval"
+        return "interval" not in ([policies] if isinstance(policies, str) else policies)
 
     # The GIL.
 
@@ -134,11 +156,11 @@ class Situation:
         return self.waits["sum"] / self.process_seconds if self.waits else 0.0
 
     @cached_property
-    def counted_holds(self) -> tuple[dict[str, Any], ...]:
+    def counted_holds(self) -> tuple[Hold, ...]:
         """The holds that others waited for so long that they count as long."""
         return tuple(hold for hold in self.long_holds if waited_for(hold) >= self.counts_from(hold))
 
-    def counts_from(self, hold: dict[str, Any]) -> float:
+    def counts_from(self, hold: Hold) -> float:
         return diagnosis.long_hold_s(self.interval, hold.get("hold_cpu"))
 
     @cached_property
@@ -182,9 +204,9 @@ class Situation:
 
     # Means over requests, in seconds.
 
-    def mean(self, name: str) -> float | None:
+    def mean(self, name: PerRequest) -> float | None:
         found = self.summary[name]
-        return float(found["mean"]) if found else None
+        return found["mean"] if found else None
 
     @property
     def held_per_request(self) -> float | None:
@@ -225,7 +247,7 @@ class Situation:
         held = sum(row.get("gil_held", 0.0) for row in self.record.get("gils", ()))
         return self.cpu * self.seconds / held if held > 0 and self.gil is not None else None
 
-    def error(self, *names: str) -> float | None:
+    def error(self, *names: PerRequest) -> float | None:
         """Twice the standard error of the mean of the first distribution that the record has, as a
         share of the mean."""
         for name in names:
@@ -239,12 +261,13 @@ def gil_use(row: dict[str, Any]) -> float:
     return float((row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0)) / row["gil_wall"])
 
 
-def waited_for(hold: dict[str, Any]) -> float:
+def waited_for(hold: Hold) -> float:
     """How long another thread waited for a hold. Its wait may have begun before the hold."""
-    return float(min(hold.get("hold_waited", 0.0), hold.get("hold_duration", 0.0)))
+    return min(hold.get("hold_waited", 0.0), hold.get("hold_duration", 0.0))
 
 
-def most(value: Any, default: float) -> float:
+def most(value: Number, default: float) -> float:
     """The largest of the values that a configuration has under a name."""
-    found = [each for each in (value if isinstance(value, list) else [value]) if each is not None]
-    return max(map(float, found), default=default)
+    if value is None:
+        return default
+    return max(map(float, value if isinstance(value, list) else [value]), default=default)

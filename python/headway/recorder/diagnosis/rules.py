@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.capacity import cpu_bound, cpu_limited, io_bound, saturated
 from headway.recorder.diagnosis.contention import convoy, gil_bound, long_hold
-from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.inputs import Hold, Situation
 from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.summary import Record, Summary
@@ -26,7 +25,7 @@ RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, saturated)
 
 
 def judge(
-    record: Record, summary: Summary, config: Config, long_holds: Iterable[dict[str, Any]] = ()
+    record: Record, summary: Summary, config: Config, long_holds: Iterable[Hold] = ()
 ) -> Verdict:
     """The verdict on one process or process group."""
     situation = Situation(record, summary, config, tuple(long_holds))

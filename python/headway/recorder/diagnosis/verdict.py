@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypedDict
 
 from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.records.configuration import Config
+from headway.recorder.records.summary import Summary
 from headway.report.thresholds import Threshold
 
 # `try` is a keyword. `expect` is what the data let expect of it.
@@ -33,6 +35,14 @@ class Verdict(TypedDict):
     evidence: list[Evidence]
     advice: list[Advice]
     sample: Sample
+
+
+class Measured(TypedDict):
+    """The figures of some processes over a range, their configuration, and the verdict on both."""
+
+    summary: Summary
+    config: Config
+    verdict: Verdict
 
 
 NAMES = (

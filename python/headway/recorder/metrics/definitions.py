@@ -9,16 +9,19 @@ bounded: a host, a process group, and fixed words. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from headway.recorder.diagnosis.verdict import NAMES as VERDICTS
+from headway.recorder.diagnosis.verdict import Measured
 from headway.recorder.records import histogram
+from headway.recorder.records.health import Health
 from headway.recorder.records.summary import Record, distribution
 
 GROUP_LABELS = ("host", "group")
 COUNTER, GAUGE, HISTOGRAM, STATES = "counter", "gauge", "histogram", "stateset"
 # The values of the labels other than host and group, and the value of the sample.
 Values = Iterable[tuple[tuple[str, ...], float]]
+Count = Literal["received", "malformed", "refused", "sequence_gaps", "unsent", "records_lost"]
 
 
 class Metric(NamedTuple):
@@ -43,10 +46,10 @@ class Metric(NamedTuple):
 
 class Moment(NamedTuple):
     """The last seconds of a process group: the number of living processes, and the result of
-    `measuring`; `None` if there are none."""
+    `query.measuring`; `None` if there are none."""
 
     alive: int
-    measured: dict[str, Any] | None
+    measured: Measured | None
 
 
 class Reading(NamedTuple):
@@ -85,7 +88,7 @@ def _rows(table: str, names: dict[str, str]) -> Callable[[Record], Values]:
     return read
 
 
-def _counter(name: str, help_: str, read: Callable[[Record], Values], *labels: str) -> Reading:
+def _counter(name: str, help_: str, read: Callable[[Any], Values], *labels: str) -> Reading:
     unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
     return Reading(Metric(f"headway_{name}", COUNTER, help_, unit, labels), read)
 
@@ -239,10 +242,12 @@ def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | Non
     table = {"take_wait": "gils", "hold": "gils", "gc_pause": "gcs"}.get(spread.source)
     if table is not None and not record.get(table):
         return None
-    return distribution(record, spread.source) or {"count": 0, "sum": 0.0, "buckets": []}
+    return distribution(record, spread.source) or histogram.zeros(0)
 
 
-def _setting(name: str) -> Callable[[Moment], float | None]:
+def _setting(
+    name: Literal["cores", "cpu_limit", "memory_limit", "switch_interval"],
+) -> Callable[[Moment], float | None]:
     """Reads a setting; the largest value if the processes of a group differ."""
 
     def read(moment: Moment) -> float | None:
@@ -252,7 +257,9 @@ def _setting(name: str) -> Callable[[Moment], float | None]:
     return read
 
 
-def _level(name: str) -> Callable[[Moment], float | None]:
+def _level(
+    name: Literal["threads", "rss", "connections_open"],
+) -> Callable[[Moment], float | None]:
     return lambda moment: moment.measured["summary"][name] if moment.measured else None
 
 
@@ -260,7 +267,7 @@ def _busy(moment: Moment) -> float | None:
     if moment.measured is None:
         return None
     summary = moment.measured["summary"]
-    return float(summary["busy"] * summary["threads"])
+    return summary["busy"] * summary["threads"]
 
 
 def _verdicts(moment: Moment) -> Values:
@@ -299,52 +306,59 @@ GAUGES = (
 )
 
 
-def _told(name: str, *place: str) -> Callable[[dict[str, Any]], Values]:
-    """Reads a figure of the recorder's health. Yields nothing if the part is missing."""
+def _count(name: Count) -> Callable[[Health], Values]:
+    """Reads a count. Yields nothing if the recorder does not have it."""
 
-    def read(health: dict[str, Any]) -> Values:
-        part: Any = health
-        for each in place:
-            part = part.get(each) or {}
-        return [((), part[name])] if part.get(name) is not None else []
+    def read(health: Health) -> Values:
+        return [((), health[name])] if name in health else []
 
     return read
 
 
-def _is_well(part: str) -> Callable[[dict[str, Any]], float | None]:
-    return lambda health: int(not health[part]["error"]) if health.get(part) else None
+def _not_stored(health: Health) -> Values:
+    store = health.get("store")
+    return [((), store["not_stored"])] if store else []
 
 
-def _size(name: str) -> Callable[[dict[str, Any]], float | None]:
-    return lambda health: (health.get("store") or {}).get(name)
+def _store_up(health: Health) -> float | None:
+    store = health.get("store")
+    return int(not store["error"]) if store else None
+
+
+def _size(name: Literal["bytes", "limit", "waiting"]) -> Callable[[Health], float | None]:
+    def read(health: Health) -> float | None:
+        store = health.get("store")
+        return store[name] if store else None
+
+    return read
 
 
 # The metrics of the recorder itself, which have no labels.
 RECORDER_COUNTERS = (
-    _counter("recorder_datagrams", "Datagrams that were received.", _told("received")),
-    _counter("recorder_malformed", "Datagrams that could not be read.", _told("malformed")),
+    _counter("recorder_datagrams", "Datagrams that were received.", _count("received")),
+    _counter("recorder_malformed", "Datagrams that could not be read.", _count("malformed")),
     _counter(
         "recorder_refused",
         "Datagrams that were refused: too many, of too many processes, or impossible.",
-        _told("refused"),
+        _count("refused"),
     ),
     _counter(
-        "recorder_sequence_gaps", "Datagrams that were lost on the way.", _told("sequence_gaps")
+        "recorder_sequence_gaps", "Datagrams that were lost on the way.", _count("sequence_gaps")
     ),
     _counter(
         "recorder_unsent",
         "Ticks that processes could not send, and made part of later ones.",
-        _told("unsent"),
+        _count("unsent"),
     ),
     _counter(
         "recorder_records_lost",
         "Slow requests, holds and collections that processes had no room for.",
-        _told("records_lost"),
+        _count("records_lost"),
     ),
     _counter(
         "recorder_not_stored",
         "Ticks and events that the store could not take.",
-        _told("not_stored", "store"),
+        _not_stored,
     ),
 )
 RECORDER_GAUGES = (
@@ -353,7 +367,7 @@ RECORDER_GAUGES = (
         "When the recorder was started, in seconds since 1970.",
         lambda health: health.get("started"),
     ),
-    _gauge("recorder_store_up", "1 while the store can be written, else 0.", _is_well("store")),
+    _gauge("recorder_store_up", "1 while the store can be written, else 0.", _store_up),
     _gauge("recorder_store_bytes", "Size of the store.", _size("bytes")),
     _gauge("recorder_store_limit_bytes", "How large the store may grow.", _size("limit")),
     _gauge("recorder_store_waiting", "Ticks and events that wait for the store.", _size("waiting")),

@@ -8,9 +8,9 @@ without a name is named by its configuration.
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import unquote
 
+from headway.recorder.diagnosis.verdict import Measured
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure
 from headway.recorder.query.query import BadQuestion, Question, bad, read_range
@@ -20,14 +20,20 @@ MAX_ROWS = 50
 MAX_NAME = 200
 
 
-def compare(history: History, asked: list[str]) -> list[dict[str, Any]]:
-    """The rows: for each, its name and the result of `measure`."""
+class Compared(Measured):
+    """A row: its name and the result of `measure`."""
+
+    name: str
+
+
+def compare(history: History, asked: list[str]) -> list[Compared]:
+    """The rows in the order of `asked`."""
     if len(asked) > MAX_ROWS:
         raise BadQuestion(f"row: found {len(asked)} of them; allowed: {MAX_ROWS} at most")
     return [_row(history, text) for text in asked]
 
 
-def _row(history: History, text: str) -> dict[str, Any]:
+def _row(history: History, text: str) -> Compared:
     parts = text.split("~")
     if len(parts) != 4:
         raise bad("row", text, "NAME~FROM~TO~QUERY, each part escaped")

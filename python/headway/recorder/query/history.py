@@ -24,6 +24,7 @@ from headway.recorder.metrics.totals import Totals
 from headway.recorder.query.process import Process
 from headway.recorder.receive.live import Live
 from headway.recorder.receive.processes import Key, Sender
+from headway.recorder.records.health import Health
 from headway.recorder.store import schema
 from headway.recorder.store.reading import Piece, Reader, Row, unpack
 from headway.recorder.store.rollup import merge
@@ -53,7 +54,7 @@ class History:
         senders: Callable[[], list[Sender]] = list,
         reader: Reader | None = None,
         recordings: Mapping[str, Reader] | None = None,
-        health: Callable[[], dict[str, Any]] = dict,
+        health: Callable[[], Health] = Health,
         store_is_well: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.time,
         totals: Totals | None = None,
@@ -80,7 +81,7 @@ class History:
     def recordings(self) -> list[str]:
         return sorted(self._recordings)
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Health:
         return self._health()
 
     @property

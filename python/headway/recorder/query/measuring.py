@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict, cast
 
 from headway import _native
 from headway.recorder.diagnosis import judge, worst
+from headway.recorder.diagnosis.inputs import Hold
+from headway.recorder.diagnosis.verdict import Measured
 from headway.recorder.query.history import History
 from headway.recorder.query.process import Process
 from headway.recorder.query.query import Range
@@ -17,7 +19,26 @@ from headway.recorder.records import configuration
 from headway.recorder.records.summary import Record, summarize, values
 from headway.recorder.store.selection import Selection
 
-Measured = dict[str, Any]
+
+class MeasuredGroup(Measured):
+    host: str
+    group: str
+
+
+class MeasuredProcess(MeasuredGroup):
+    pid: int
+    started: float
+    kind: str
+    alive: bool
+    last_seen: float
+
+
+class Now(TypedDict):
+    time: float
+    total: Measured
+    groups: list[MeasuredGroup]
+    processes: list[MeasuredProcess]
+
 
 # The resolution of the search for the part of a range that has data.
 STEPS = 60
@@ -82,11 +103,11 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
         processes = float(whole)
     elif covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
         processes = float(whole)
-    holds = history.events("hold", span.start, span.end, selection, HOLDS_PER_VERDICT)
+    holds = _holds(history, span, selection, HOLDS_PER_VERDICT)
     return _judged(holds, record, covered_s, processes)
 
 
-def measure_now(history: History, now: float, window_s: float) -> Measured:
+def measure_now(history: History, now: float, window_s: float) -> Now:
     """Measures the last seconds in total, by group and by process, from one read of memory."""
     span = Range(now - window_s, now)
     everybody = history.processes(now, max(60.0, window_s))
@@ -101,29 +122,36 @@ def measure_now(history: History, now: float, window_s: float) -> Measured:
         "total": {**total, "verdict": verdict or total["verdict"]},
         "groups": groups,
         "processes": [
-            {
-                **_described(process),
-                **_of_one(
-                    _of_some(history, span, _selection_of(process), [process], found, holds),
-                    has_others=alive[process.host, process.group] > 1,
-                ),
-            }
+            _of_process(
+                process,
+                _of_some(history, span, _selection_of(process), [process], found, holds),
+                has_others=alive[process.host, process.group] > 1,
+            )
             for process in everybody
         ],
     }
 
 
-def _of_one(measured: Measured, has_others: bool) -> Measured:
+def _of_process(process: Process, measured: Measured, has_others: bool) -> MeasuredProcess:
     """The measurements of one process. If its group has other processes, advice is left to the
     group, because one process knows neither their number nor their use of the cores."""
-    if not has_others:
-        return measured
-    return {**measured, "verdict": {**measured["verdict"], "advice": []}}
+    verdict = measured["verdict"]
+    return {
+        "host": process.host,
+        "pid": process.pid,
+        "started": process.started,
+        "group": process.group,
+        "kind": process.kind,
+        "alive": process.alive,
+        "last_seen": process.last_seen,
+        **measured,
+        "verdict": {**verdict, "advice": []} if has_others else verdict,
+    }
 
 
 def measure_groups(
     history: History, span: Range, processes: Sequence[Process], records: dict[Process, bytes]
-) -> list[Measured]:
+) -> list[MeasuredGroup]:
     """Measures each process group of `processes`, whose records over the range are known."""
     return _measure_groups(history, span, processes, records, Holds(history, span))
 
@@ -134,7 +162,7 @@ def _measure_groups(
     processes: Sequence[Process],
     records: dict[Process, bytes],
     holds: Holds,
-) -> list[Measured]:
+) -> list[MeasuredGroup]:
     by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in processes:
         by_group[process.host, process.group].append(process)
@@ -175,12 +203,12 @@ class Holds:
     """The latest long holds of a range, from one read of the store for all groups and processes."""
 
     def __init__(self, history: History, span: Range) -> None:
-        found = history.events("hold", span.start, span.end, Selection(), MAX_HOLDS)
-        self._by_process: dict[tuple[str, str, int], list[Measured]] = defaultdict(list)
+        found = _holds(history, span, Selection(), MAX_HOLDS)
+        self._by_process: dict[tuple[str, str, int], list[Hold]] = defaultdict(list)
         for hold in found:
             self._by_process[hold["host"], hold["group"], hold["pid"]].append(hold)
 
-    def of(self, selection: Selection) -> list[Measured]:
+    def of(self, selection: Selection) -> list[Hold]:
         """The latest long holds of the selection, the latest first."""
         found = [
             hold
@@ -191,7 +219,12 @@ class Holds:
         return sorted(found, key=lambda hold: -hold["time"])[:HOLDS_PER_VERDICT]
 
 
-def _judged(holds: list[Measured], record: Record, covered_s: float, processes: float) -> Measured:
+def _holds(history: History, span: Range, selection: Selection, limit: int) -> list[Hold]:
+    """The latest long holds, the latest first."""
+    return cast(list[Hold], history.events("hold", span.start, span.end, selection, limit))
+
+
+def _judged(holds: list[Hold], record: Record, covered_s: float, processes: float) -> Measured:
     summary = summarize(record, covered_s, processes or None)
     config = configuration.configure(record, processes)
     return {"summary": summary, "config": config, "verdict": judge(record, summary, config, holds)}
@@ -211,15 +244,3 @@ def _selection_of(process: Process) -> Selection:
     return Selection(
         frozenset([process.host]), frozenset([process.group]), frozenset([process.pid])
     )
-
-
-def _described(process: Process) -> dict[str, Any]:
-    return {
-        "host": process.host,
-        "pid": process.pid,
-        "started": process.started,
-        "group": process.group,
-        "kind": process.kind,
-        "alive": process.alive,
-        "last_seen": process.last_seen,
-    }

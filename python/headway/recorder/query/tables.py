@@ -10,13 +10,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
+from headway.recorder.query.comparison import Compared
 from headway.recorder.records import configuration
 from headway.recorder.records.summary import Summary
 from headway.report import columns, units
 
-Row = dict[str, Any]
+
+class Point(TypedDict):
+    """A step of a series: its begin, and its summary if there are data."""
+
+    time: float
+    summary: Summary | None
 
 
 class Figure(NamedTuple):
@@ -28,16 +34,19 @@ class Figure(NamedTuple):
     said: Callable[[float], str]
 
 
-def _quantile(metric: str, name: str) -> Callable[[Summary], float | None]:
+def _quantile(
+    metric: Literal["response", "application", "gil_wait", "take_wait"],
+    name: Literal["mean", "p50", "p95", "p99"],
+) -> Callable[[Summary], float | None]:
     def value(summary: Summary) -> float | None:
         found = summary[metric]
-        return None if found is None else float(found[name])
+        return None if found is None else found[name]
 
     return value
 
 
 def _held(summary: Summary) -> float | None:
-    return None if summary["gil"] is None else float(summary["gil"]["held"])
+    return None if summary["gil"] is None else summary["gil"]["held"]
 
 
 def _percent(share: float) -> str:
@@ -45,7 +54,7 @@ def _percent(share: float) -> str:
 
 
 FIGURES = (
-    Figure("Requests/min", "rpm", lambda summary: float(summary["rpm"]), lambda it: f"{it:,.0f}"),
+    Figure("Requests/min", "rpm", lambda summary: summary["rpm"], lambda it: f"{it:,.0f}"),
     Figure("Response", "response_mean_s", _quantile("response", "mean"), units.seconds),
     Figure("p50", "response_p50_s", _quantile("response", "p50"), units.seconds),
     Figure("p95", "response_p95_s", _quantile("response", "p95"), units.seconds),
@@ -54,7 +63,7 @@ FIGURES = (
     Figure(
         "CPU/process",
         "cpu_per_process_cores",
-        lambda summary: float(summary["cpu_per_process"]),
+        lambda summary: summary["cpu_per_process"],
         lambda it: f"{it:.2f}",
     ),
     Figure("GIL wait p95", "gil_wait_p95_s", _quantile("gil_wait", "p95"), units.seconds),
@@ -63,7 +72,7 @@ FIGURES = (
 )
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Compared]) -> str:
     """A table with each figure, and in brackets its ratio to that of the first row."""
     titles = ["", "Configuration", *(figure.title for figure in FIGURES), "Verdict"]
     lines = [_line(titles), _line(["---"] * 2 + ["--:"] * len(FIGURES) + ["---"])]
@@ -77,7 +86,7 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def comparison_csv(rows: Sequence[Row]) -> str:
+def comparison_csv(rows: Sequence[Compared]) -> str:
     """A table of plain numbers in seconds, shares and cores; a missing value is empty."""
     titles = ["name", "configuration", *(figure.key for figure in FIGURES), "requests", "verdict"]
     return _csv(
@@ -95,7 +104,7 @@ def comparison_csv(rows: Sequence[Row]) -> str:
     )
 
 
-def series_csv(points: Iterable[dict[str, Any]]) -> str:
+def series_csv(points: Iterable[Point]) -> str:
     """A line for each step, with its begin and its figures."""
     titles = ["time", *(figure.key for figure in FIGURES), "requests", "processes", "rss_bytes"]
     return _csv(
@@ -117,7 +126,7 @@ def series_csv(points: Iterable[dict[str, Any]]) -> str:
     )
 
 
-def _shape(row: Row) -> str:
+def _shape(row: Compared) -> str:
     return configuration.label(row["config"])
 
 

@@ -6,24 +6,32 @@ them. Pure.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from headway.recorder.records.summary import Record, values
 from headway.report import units
 
-Config = dict[str, Any]
+Text = str | list[str] | None
+Number = float | list[float] | None
 
-# The names in CONFIG and the fields of ticks.
-FIELDS = {
-    "threads": "request_threads_maximum",
-    "switch_interval": "switch_interval",
-    "policy": "policy",
-    "gil_mode": "gil_mode",
-    "python": "python_version",
-    "cores": "cpu_cores",
-    "cpu_limit": "cgroup_cpu_limit",
-    "memory_limit": "cgroup_memory_limit",
-}
+
+class Config(TypedDict):
+    """CONFIG. A setting that differs among the processes is a list, an unknown one is None. Times
+    are in seconds, memory in bytes. A timeout that is off is left out."""
+
+    processes: int
+    threads: Number
+    switch_interval: Number
+    policy: Text
+    gil_mode: Text
+    python: Text
+    cores: Number
+    cpu_limit: Number
+    memory_limit: Number
+    server: Text
+    timeouts: dict[str, Number]
+
+
 TIMEOUTS = (
     "request_timeout",
     "interrupt_timeout",
@@ -39,16 +47,26 @@ TIMEOUTS = (
 
 
 def configure(record: Record, processes: float) -> Config:
-    """CONFIG of these processes. A setting that differs among them is a list, an unknown one is
-    None."""
-    config: Config = {"processes": max(1, round(processes)) if processes > 0 else 0}
-    for name, field in FIELDS.items():
-        config[name] = _one_or_all(values(record, field))
-    config["server"] = _one_or_all(_servers(record))
-    timeouts = {name: _one_or_all(values(record, name)) for name in TIMEOUTS}
-    # 0 means that the limit is off.
-    config["timeouts"] = {name: value for name, value in timeouts.items() if value}
-    return config
+    """CONFIG of these processes."""
+
+    def of(field: str) -> Any:
+        return _one_or_all(values(record, field))
+
+    timeouts = {name: of(name) for name in TIMEOUTS}
+    return {
+        "processes": max(1, round(processes)) if processes > 0 else 0,
+        "threads": of("request_threads_maximum"),
+        "switch_interval": of("switch_interval"),
+        "policy": of("policy"),
+        "gil_mode": of("gil_mode"),
+        "python": of("python_version"),
+        "cores": of("cpu_cores"),
+        "cpu_limit": of("cgroup_cpu_limit"),
+        "memory_limit": of("cgroup_memory_limit"),
+        "server": _one_or_all(_servers(record)),
+        # 0 means that the limit is off.
+        "timeouts": {name: value for name, value in timeouts.items() if value},
+    }
 
 
 def _servers(record: Record) -> list[str]:

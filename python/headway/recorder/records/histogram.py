@@ -1,37 +1,75 @@
 """Arithmetic on histograms as `_native.telemetry_read` returns them (HIST of DESIGN.md).
 
-A histogram is a dict: count, sum, min, max and percentiles in seconds, and `buckets`, a list of
-(upper bound, count) on Headway's log-linear scale without the empty buckets. A bucket counts the
-durations shorter than its bound and not shorter than the bound before, so figures computed from
-buckets alone are off by at most one bucket, 6.25 %. Percentiles are interpolated within their
-buckets (`headway.report.distributions.percentiles_ns`), which avoids a bias.
+A bucket counts the durations shorter than its bound and not shorter than the bound before, so
+figures computed from buckets alone are off by at most one bucket, 6.25 %. Percentiles are
+interpolated within their buckets (`headway.report.distributions.percentiles_ns`), which avoids a
+bias.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypedDict, cast
 
-from headway.report.distributions import percentiles_ns
+from headway.report.distributions import PERCENTILES, percentiles_ns
 
-Histogram = dict[str, Any]
-Quantiles = dict[str, "float | int"]
+
+class Histogram(TypedDict):
+    """All times are in seconds. `buckets` are pairs of an upper bound and a count on Headway's
+    log-linear scale, without the empty buckets."""
+
+    count: int
+    sum: float
+    min: float
+    max: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+    buckets: Sequence[tuple[float, int]]
+
+
+class Quantiles(TypedDict):
+    """The figures of a histogram that are shown. All times are in seconds."""
+
+    count: int
+    mean: float
+    min: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+Percentile = Literal["p50", "p90", "p95", "p99"]
 
 NS = 1e9  # in a second
-SHOWN = ("min", "p50", "p90", "p95", "p99", "max")
 
 
 def quantiles(histogram: Histogram | None) -> Quantiles | None:
     """The figures of a histogram that are shown; `None` if it is empty."""
     if not histogram or not histogram["count"]:
         return None
-    mean = histogram["sum"] / histogram["count"]
     return {
         "count": histogram["count"],
-        "mean": mean,
-        **{name: histogram[name] for name in SHOWN},
+        "mean": histogram["sum"] / histogram["count"],
+        "min": histogram["min"],
+        "p50": histogram["p50"],
+        "p90": histogram["p90"],
+        "p95": histogram["p95"],
+        "p99": histogram["p99"],
+        "max": histogram["max"],
     }
+
+
+def zeros(count: int) -> Histogram:
+    """The histogram of `count` durations of 0 s."""
+    buckets = [(0.0, count)] if count else []
+    found = {"count": count, "sum": 0.0, "min": 0.0, "max": 0.0, "buckets": buckets}
+    return cast(Histogram, {**found, **dict.fromkeys(PERCENTILES, 0.0)})
 
 
 def total(histograms: Iterable[Histogram | None]) -> Histogram | None:
@@ -44,23 +82,20 @@ def total(histograms: Iterable[Histogram | None]) -> Histogram | None:
         for bound, count in each["buckets"]:
             counts[bound] = counts.get(bound, 0) + count
     buckets = sorted(counts.items())
-    count = sum(each["count"] for each in present)
-    result: Histogram = {
-        "count": count,
+    figures = {
+        "count": sum(each["count"] for each in present),
         "sum": sum(each["sum"] for each in present),
         "min": min(each["min"] for each in present),
         "max": max(each["max"] for each in present),
-        "buckets": [[bound, number] for bound, number in buckets],
     }
     whole = {
-        "count": count,
-        "min_ns": round(result["min"] * NS),
-        "max_ns": round(result["max"] * NS),
+        "count": figures["count"],
+        "min_ns": round(figures["min"] * NS),
+        "max_ns": round(figures["max"] * NS),
         "buckets": [(round(bound * NS), number) for bound, number in buckets],
     }
-    for name, ns in percentiles_ns(whole).items():
-        result[name] = None if ns is None else ns / NS
-    return result
+    percentiles = {name: (ns or 0) / NS for name, ns in percentiles_ns(whole).items()}
+    return cast(Histogram, {**figures, **percentiles, "buckets": buckets})
 
 
 def time_from(histogram: Histogram | None, start: float) -> float:

@@ -9,15 +9,27 @@ depend on where records come from.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 from headway.recorder.records import histogram
+from headway.recorder.records.histogram import Quantiles
 
 Record = dict[str, Any]
-Summary = dict[str, Any]
 
+PerRequest = Literal[
+    "response",
+    "application",
+    "queue",
+    "server",
+    "daemon",
+    "input_read",
+    "output_write",
+    "gil_wait",
+    "gil_held",
+    "cpu_per_request",
+]
 # The distributions over requests: the name in SUMMARY and the name in the record.
-PER_REQUEST = {
+PER_REQUEST: dict[PerRequest, str] = {
     "response": "request_time_histogram",
     "application": "application_time_histogram",
     "queue": "queue_time_histogram",
@@ -33,6 +45,68 @@ PER_REQUEST = {
 PER_TAKE = {"take_wait": "gil_wait", "hold": "gil_hold"}
 METRICS = (*PER_REQUEST, *PER_TAKE, "gc_pause")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+
+
+class GilUse(TypedDict):
+    """The use of all GILs: shares of their lifetimes, and events per second."""
+
+    held: float
+    handoff: float
+    idle: float
+    takes: float
+    contended_takes: float
+    forced_drops: float
+    preemptions: float
+
+
+class Collections(TypedDict):
+    """Garbage collection: pauses per second, their share of the processes' time, their lengths."""
+
+    pauses: float
+    share: float
+    pause: Quantiles | None
+
+
+class Summary(TypedDict):
+    """SUMMARY. Times are in seconds, memory in bytes, CPU in cores; rates are per second, `rpm` per
+    minute. A distribution is None if nothing was measured."""
+
+    period: float
+    processes: float
+    requests: int
+    rps: float
+    rpm: float
+    errors_5xx: int
+    errors_4xx: int
+    failed: int
+    status: dict[str, int]
+    response: Quantiles | None
+    application: Quantiles | None
+    queue: Quantiles | None
+    server: Quantiles | None
+    daemon: Quantiles | None
+    input_read: Quantiles | None
+    output_write: Quantiles | None
+    gil_wait: Quantiles | None
+    gil_held: Quantiles | None
+    cpu_per_request: Quantiles | None
+    take_wait: Quantiles | None
+    hold: Quantiles | None
+    gil: GilUse | None
+    cpu: float
+    cpu_user: float
+    cpu_system: float
+    cpu_per_process: float
+    rss: float
+    rss_per_process: float
+    busy: float
+    threads: float
+    input_bytes: float
+    output_bytes: float
+    connections_open: float
+    throttled: float
+    gc: Collections | None
+    exact: bool
 
 
 def summarize(record: Record, seconds: float, processes: float | None = None) -> Summary:
@@ -52,6 +126,10 @@ def summarize(record: Record, seconds: float, processes: float | None = None) ->
     rss = _share(record.get("rss_byte_seconds", 0.0), period)
     thread_seconds = record.get("thread_seconds", 0.0)
     status = {name: int(record.get(f"status_{name}_total", 0)) for name in STATUS_CLASSES}
+
+    def per_request(name: PerRequest) -> Quantiles | None:
+        return histogram.quantiles(record.get(PER_REQUEST[name]))
+
     return {
         "period": period,
         "processes": processes,
@@ -62,8 +140,18 @@ def summarize(record: Record, seconds: float, processes: float | None = None) ->
         "errors_4xx": status["4xx"],
         "failed": int(record.get("requests_failed", 0)),
         "status": status,
-        **{name: histogram.quantiles(record.get(key)) for name, key in PER_REQUEST.items()},
-        **{name: histogram.quantiles(distribution(record, name)) for name in PER_TAKE},
+        "response": per_request("response"),
+        "application": per_request("application"),
+        "queue": per_request("queue"),
+        "server": per_request("server"),
+        "daemon": per_request("daemon"),
+        "input_read": per_request("input_read"),
+        "output_write": per_request("output_write"),
+        "gil_wait": per_request("gil_wait"),
+        "gil_held": per_request("gil_held"),
+        "cpu_per_request": per_request("cpu_per_request"),
+        "take_wait": histogram.quantiles(distribution(record, "take_wait")),
+        "hold": histogram.quantiles(distribution(record, "hold")),
         "gil": _gil(record, period),
         "cpu": cpu_user + cpu_system,
         "cpu_user": cpu_user,
@@ -86,12 +174,12 @@ def summarize(record: Record, seconds: float, processes: float | None = None) ->
 
 def distribution(record: Record, metric: str) -> histogram.Histogram | None:
     """The histogram of one of METRICS; `None` if there is none."""
-    if metric in PER_REQUEST:
-        found: histogram.Histogram | None = record.get(PER_REQUEST[metric])
-        return found
     if metric == "gc_pause":
         return histogram.total(row.get("gc_pause") for row in record.get("gcs", ()))
-    return histogram.total(row.get(PER_TAKE[metric]) for row in record.get("gils", ()))
+    if metric in PER_TAKE:
+        return histogram.total(row.get(PER_TAKE[metric]) for row in record.get("gils", ()))
+    found: histogram.Histogram | None = record.get(PER_REQUEST[cast(PerRequest, metric)])
+    return found
 
 
 def values(record: Record, name: str, *default: Any) -> list[Any]:
@@ -109,24 +197,27 @@ def is_exact(record: Record) -> bool:
     return measured and "headway_version" in record
 
 
-def _gil(record: Record, period: float) -> Summary | None:
-    """The sums over all GILs: shares of their lifetimes, and events per second."""
+def _gil(record: Record, period: float) -> GilUse | None:
     rows = record.get("gils", ())
     wall = sum(row.get("gil_wall", 0.0) for row in rows)
     if wall <= 0 or "enabled" not in values(record, "gil_mode", "enabled"):
         return None
-    shares = {
-        name: _share(sum(row.get(f"gil_{name}", 0.0) for row in rows), wall)
-        for name in ("held", "handoff", "idle")
+
+    def of_all(name: str, whole: float) -> float:
+        return _share(sum(row.get(name, 0) for row in rows), whole)
+
+    return {
+        "held": of_all("gil_held", wall),
+        "handoff": of_all("gil_handoff", wall),
+        "idle": of_all("gil_idle", wall),
+        "takes": of_all("gil_takes", period),
+        "contended_takes": of_all("gil_contended_takes", period),
+        "forced_drops": of_all("gil_forced_drops", period),
+        "preemptions": of_all("gil_preemptions", period),
     }
-    counts = ("takes", "contended_takes", "forced_drops", "preemptions")
-    rates = {
-        name: _share(sum(row.get(f"gil_{name}", 0) for row in rows), period) for name in counts
-    }
-    return {**shares, **rates}
 
 
-def _gc(record: Record, period: float, process_seconds: float) -> Summary | None:
+def _gc(record: Record, period: float, process_seconds: float) -> Collections | None:
     rows = record.get("gcs", ())
     if not rows:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from headway import __version__, _native
 from headway.recorder.query import tables
@@ -17,7 +17,7 @@ from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
 from headway.recorder.query.query import Question
 from headway.recorder.records import summary
-from headway.recorder.records.histogram import quantiles
+from headway.recorder.records.histogram import Histogram, quantiles
 from headway.recorder.records.summary import Record, summarize
 
 MAX_POINTS = 2000
@@ -74,7 +74,7 @@ def series(history: History, question: Question) -> Answer:
 
 
 def summary_of(history: History, question: Question) -> Answer:
-    return measure(history, question.range(), question.selection())
+    return {**measure(history, question.range(), question.selection())}
 
 
 def distribution(history: History, question: Question) -> Answer:
@@ -104,7 +104,9 @@ def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
     found = []
     for row in record.get(name, ()):
         shown = {
-            key.removeprefix(prefix): quantiles(value) if isinstance(value, dict) else value
+            key.removeprefix(prefix): (
+                quantiles(cast(Histogram, value)) if isinstance(value, dict) else value
+            )
             for key, value in row.items()
         }
         # The name of an interpreter is the record's field `interpreter_row_name`.

@@ -18,11 +18,11 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from headway.errors import CommandError, reason_of
 from headway.recorder.receive.live import Event, Tick
 from headway.recorder.receive.processes import FORGOTTEN_AFTER_S, Sender
+from headway.recorder.records.health import StoreHealth
 from headway.recorder.store import schema
 from headway.recorder.store.metadata import read_mark, set_mark
 from headway.recorder.store.retention import forget_most, forget_old, oldest_time
@@ -335,7 +335,7 @@ class Store:
         while is_time_left() and transact(connection, lambda: rollup.close_next(now)):
             pass
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> StoreHealth:
         with self._lock:
             waiting = len(self._waiting)
         return {

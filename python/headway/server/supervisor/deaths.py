@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
+
+from headway.server.supervisor.status_document import Death
 
 
 class Deaths:
@@ -13,7 +14,7 @@ class Deaths:
 
     def __init__(self) -> None:
         self.by_reason: Counter[str] = Counter()
-        self.last: dict[str, Any] | None = None
+        self.last: Death | None = None
 
     def count(self, reason: str, pid: int) -> None:
         self.by_reason[reason] += 1

@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.errors import CommandError, Error
 from headway.server.control import Message
@@ -32,6 +32,7 @@ from headway.server.supervisor.pid_file import pid_file
 from headway.server.supervisor.process import Failure, Process, State
 from headway.server.supervisor.service_manager import ServiceManager
 from headway.server.supervisor.status import StatusSocket, draw, of_deaths, of_process
+from headway.server.supervisor.status_document import Status
 from headway.server.supervisor.status_request import Inquiry
 from headway.server.supervisor.watching import Watcher
 from headway.server.system import System
@@ -325,8 +326,8 @@ class Supervisor:
             return
         say(f"{cause}: starting generation {number}")
 
-    def _describe(self) -> dict[str, Any]:
-        """The document that `headway status` shows; see the module `status`."""
+    def _describe(self) -> Status:
+        """The document that `headway status` shows; see `status_document`."""
         current, deaths = self._succession.current, self._succession.deaths
         shown = current or self._succession.pending
         state = "serving" if current is not None else "starting"

@@ -12,13 +12,14 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headway.errors import CommandError
 from headway.server import free_threading
 from headway.server.control import Control, Gone, Message
 from headway.server.settings import ProcessGroup, Telemetry
 from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
+from headway.server.supervisor.status_document import InterpreterStatus
 from headway.server.system import System
 from headway.server.task import Task
 
@@ -106,7 +107,7 @@ class Process:
         self.requests: int | None = None
         # The rows of the last inquiry, for a process with sub-interpreters
         # (`serving.InterpreterRow`).
-        self.interpreters: list[dict[str, Any]] = []
+        self.interpreters: list[InterpreterStatus] = []
 
     def __str__(self) -> str:
         what = "template" if self.is_template else f"process {self.number}"

@@ -8,15 +8,15 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from headway.server.supervisor.process import Process, State
+from headway.server.supervisor.status_document import InterpreterStatus, Status
 from headway.server.system import Clock
 
 # A process takes the GIL once to answer.
 PATIENCE_S = 0.5
 
-Asker = Callable[[dict[str, Any]], None]
+Asker = Callable[[Status], None]
 
 
 class Inquiry:
@@ -41,7 +41,7 @@ class Inquiry:
             if process.state in (State.SERVING, State.RETIRING) and process.tell("count"):
                 self._unheard.add(process)
 
-    def hear(self, process: Process, requests: int, interpreters: list[dict[str, Any]]) -> None:
+    def hear(self, process: Process, requests: int, interpreters: list[InterpreterStatus]) -> None:
         process.requests = requests
         process.interpreters = interpreters
         self._unheard.discard(process)
@@ -54,7 +54,7 @@ class Inquiry:
         waits = any(each.control.fileno() >= 0 for each in self._unheard)
         return not waits or self._clock() >= self.deadline
 
-    def answer(self, document: dict[str, Any]) -> None:
+    def answer(self, document: Status) -> None:
         askers, self._askers = self._askers, []
         self._unheard.clear()
         self.deadline = None

@@ -105,7 +105,7 @@ FORMS: dict[str, Callable[[int], None]] = {
 
 
 def take_sum() -> int:
-    """What was added since the last time, in whichever form."""
+    """The sum of all forms of the counter since the last call; sets them to 0."""
     global x
     found = x + counter.x + counts["k"] + guarded.x
     x = counter.x = counts["k"] = guarded.x = 0

@@ -5,9 +5,8 @@ Of shapes whose threads share GILs, and of rows that nobody schedules. Made from
 
 from __future__ import annotations
 
-from typing import Any
-
 from headway.experiments.experiment import STOCK
+from headway.experiments.histogram import histogram
 from headway.experiments.measured.wsgi.rows import GIL, UNSCHEDULED
 from headway.experiments.measured.wsgi.tables import (
     BASE,
@@ -107,16 +106,17 @@ def single_waits(name: str, results: Results) -> Chart:
 def distribution(result: Result, interval_s: float) -> list[tuple[float, float, float, float]]:
     """Which share of the waits falls into each part of an interval. A bucket of the histogram is
     shared out between the parts that it overlaps."""
-    histogram: dict[str, Any] = result.histogram or {"count": 0, "buckets": []}
+    found = result.histogram or histogram(())
     width_s = interval_s / PARTS
     counts = [0.0] * (PARTS * INTERVALS)
-    for bound_s, count in histogram["buckets"]:
+    for bound_s, count in found["buckets"]:
         began_s = lower_bound_s(bound_s)
         for part in range(int(began_s / width_s), min(int(bound_s / width_s) + 1, len(counts))):
             low_s, high_s = max(began_s, part * width_s), min(bound_s, (part + 1) * width_s)
             counts[part] += count * max(0.0, high_s - low_s) / (bound_s - began_s)
-    total = max(1, histogram["count"])
-    return [((part + 0.5) * width_s, *[count / total] * 3) for part, count in enumerate(counts)]
+    total = max(1, found["count"])
+    shares = [count / total for count in counts]
+    return [((part + 0.5) * width_s, each, each, each) for part, each in enumerate(shares)]
 
 
 def lower_bound_s(bound_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What the published measurements of `wsgi` say, and what becomes of it here.
+"""The claims of the published measurements of `wsgi`, and the figures measured here.
 
 The published gain, 37,000 to 121,000 requests a minute with a switch interval of 0.1 ms instead of
 5 ms, does not add up for a page that does 3 ms of work. 121,000 a minute are 2,017 a second, and at
@@ -87,7 +87,7 @@ def of_waits(results: Results) -> list[Statement]:
             "a page waits after 3 ms by itself, so the GIL is handed on more often than the "
             "interval alone would have it; a machine's other work lengthens waits"
         )
-        # mod_wsgi, which does not know of single takes, tells of all its requests.
+        # mod_wsgi does not measure single takes; its figures are those of whole requests.
         contended = "contended_gil_wait_p50_s" in usual.figures
         p50 = usual.median("contended_gil_wait_p50_s" if contended else "gil_wait_p50_s")
         p95 = usual.median("gil_wait_p95_s")
@@ -172,7 +172,7 @@ def of_one_process(results: Results) -> list[Statement]:
 
 
 def of_policies(results: Results) -> list[Statement]:
-    """What Headway's policies change where the work is real."""
+    """The effect of Headway's policies on pages whose work is fixed."""
     found = []
     base = one_thread_each(results.where(workload=FIXED))
     usual = unscheduled(results, USUAL_S, workload=FIXED, **TWO_BY_FIVE)

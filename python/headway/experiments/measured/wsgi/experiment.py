@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 
 from headway.experiments.claim import Statement
-from headway.experiments.experiment import Choice, Experiment, Measured, Parameters, Row
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured.wsgi import charts, claims, rows, tables
 from headway.experiments.measured.wsgi.load import load_server, work_s
-from headway.experiments.results import Results
+from headway.experiments.results import Parameters, Results
 from headway.experiments.table import Chart, Table
 
 SECONDS, WARM_UP_S = 2.5, 0.5

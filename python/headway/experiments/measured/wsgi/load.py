@@ -20,7 +20,8 @@ from headway.experiments.measured.wsgi.server import Served, Shape, serving
 from headway.experiments.processes import NS, STOCK, BenchmarkError, Setting, Window, program
 
 CONNECTIONS = 10
-# So much of the window is to lie between two looks at the server, and not so much more.
+# Two readings are about `seconds` if the time between them is this share of it, or longer by no
+# more than its reciprocal.
 IN_TIME = 0.8
 
 
@@ -85,7 +86,7 @@ def load(
 
 
 class Look(NamedTuple):
-    """What was seen at some moment between two."""
+    """A reading, taken at some time between `began_s` and `ended_s`."""
 
     began_s: float
     ended_s: float

@@ -90,7 +90,7 @@ def missing(python: str, free_threading: bool) -> str:
 
 @cache
 def installed_version(express: Path) -> str | None:
-    """What the interpreter beside it says; None where there is none to ask."""
+    """The version that the interpreter beside it reports; None without an interpreter."""
     python = express.resolve().parent / "python"
     question = "from importlib.metadata import version; print(version('mod_wsgi'))"
     try:

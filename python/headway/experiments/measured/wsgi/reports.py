@@ -1,7 +1,7 @@
-"""What the processes of a web server report of themselves while they are under load.
+"""The figures that the processes of a web server report about themselves under load.
 
-Receives their telemetry as `headway telemetry` does, in memory. Two threads: the recorder's
-receives; who measures asks, and makes figures of it when all has come in.
+This module receives their telemetry as `headway telemetry` does, in memory. The recorder's thread
+receives; the measuring thread computes figures when all reports have arrived.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receive.live import Tick
 from headway.recorder.receiver import Recorder
 from headway.recorder.records import histogram
-from headway.recorder.records.histogram import Histogram
+from headway.recorder.records.histogram import Histogram, Percentile
 from headway.recorder.records.summary import distribution, summarize
 
 TIMEOUT_S = 30.0
 POLL_S = 0.02
 # Apache's processes may be another user's.
 SOCKET_MODE = 0o666
-PERCENTILES = ("p50", "p95", "p99")
-# So many multiples of the switch interval are looked at, each with a quarter of it around.
+PERCENTILES: tuple[Percentile, ...] = ("p50", "p95", "p99")
+# The number of multiples of the switch interval, and half the width around each, in intervals.
 MULTIPLES = 3
 HALF_WIDTH = 0.125
 # Waits that stand for a value's histogram.
@@ -77,11 +77,14 @@ class Reports:
         # Reports do not end where the window does: rates are those of the time that they cover.
         summary = summarize(record, (window.end_ns - window.begin_ns) / NS, shape.processes)
         found: dict[str, float] = {}
-        for name in ("response", "application"):
-            quantiles = summary[name]
+        for name, quantiles in (
+            ("response", summary["response"]),
+            ("application", summary["application"]),
+        ):
             if quantiles is None:
                 raise BenchmarkError(f"{shape}: no request was reported")
-            found |= {f"{name}_{each}_s": quantiles[each] for each in ("mean", *PERCENTILES)}
+            found[f"{name}_mean_s"] = quantiles["mean"]
+            found |= {f"{name}_{each}_s": quantiles[each] for each in PERCENTILES}
         if shape.free_threading:
             return found, []
         of_requests = distribution(record, "gil_wait")
@@ -105,7 +108,8 @@ class Reports:
 
 
 def check_identity(shape: Shape, identity: dict[str, Any]) -> None:
-    """Who schedules the GIL is what the row is about. CPython keeps whole microseconds."""
+    """Raises BenchmarkError unless the process has the row's scheduler. CPython keeps the switch
+    interval in whole microseconds."""
     mode = identity.get("gil_mode")
     if mode is not None and (mode == "enabled") == shape.free_threading:
         raise BenchmarkError(f"{shape} runs with its GIL {mode}")
@@ -132,15 +136,14 @@ def merged(ticks: list[Tick], begin_s: float) -> dict[str, Any]:
 
 def percentiles(name: str, waits: Histogram | None) -> dict[str, float]:
     """Nobody waited: zero."""
-    found = histogram.quantiles(waits) or dict.fromkeys(PERCENTILES, 0.0)
-    return {f"{name}_{each}_s": float(found[each]) for each in PERCENTILES}
+    found = waits if waits and waits["count"] else histogram.zeros(0)
+    return {f"{name}_{each}_s": found[each] for each in PERCENTILES}
 
 
 def with_immediate(waits: Histogram | None, takes: int) -> Histogram | None:
     """The waits of so many takes; those that waited are the ones that the histogram has."""
     immediate = max(0, takes - (waits["count"] if waits else 0))
-    none = {"count": immediate, "sum": 0.0, "min": 0.0, "max": 0.0, "buckets": [[0.0, immediate]]}
-    return histogram.total([none, waits]) if waits else None
+    return histogram.total([histogram.zeros(immediate), waits]) if waits else None
 
 
 def bumps(waits: Histogram | None, interval_s: float) -> dict[str, float]:
@@ -159,7 +162,7 @@ def bumps(waits: Histogram | None, interval_s: float) -> dict[str, float]:
 
 
 def samples(waits: Histogram | None, count: int) -> list[float]:
-    """So many quantiles, evenly apart: the shape of the distribution."""
+    """`count` evenly spaced quantiles: the shape of the distribution."""
     if waits is None or not waits["count"]:
         return []
     found: list[float] = []

@@ -30,7 +30,7 @@ LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 
 
 class Shape(NamedTuple):
-    """What is served with. `setting.policy` is Headway's; without a GIL there is none."""
+    """A server's configuration. `setting.policy` is Headway's; without a GIL there is none."""
 
     server: str
     processes: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.experiments.experiment import Choice, Measured, Parameters, Row
+from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.countdown import PATIENCE, SECONDS, UNIT_DECREMENTS, Countdown
+from headway.experiments.results import Parameters
 from headway.experiments.simulated.models.experiment import (
     Conditions,
     Scene,

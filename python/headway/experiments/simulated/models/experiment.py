@@ -1,4 +1,4 @@
-"""What a simulated experiment is: one of `headway bench`, with values from virtual time.
+"""A simulated experiment: one of `headway bench`, with values from virtual time.
 
 Rows, tables, charts and statements are those of the experiment. In the place of the processes that
 would bring a value there is a scenario, and what is made of its outcome. It knows nothing of rounds
@@ -12,21 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from headway.experiments.experiment import (
-    MODES,
-    STOCK,
-    Choice,
-    Experiment,
-    Measured,
-    Parameters,
-    Row,
-)
+from headway.experiments.experiment import MODES, STOCK, Choice, Experiment, Measured, Row
+from headway.experiments.results import Parameters
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.samples import NS
 from headway.experiments.simulated.scenario import Gil, Outcome, Scenario, Thread
 
-# What CPython does by itself.
+# The policy of CPython without Headway.
 STOCK_POLICY = "interval"
 FREE_THREADED = MODES[-1]
 
@@ -64,7 +57,7 @@ class Simulated(ABC):
     """One name of `headway simulate`. An object without state of its own."""
 
     experiment: ClassVar[Experiment]
-    # What a timeline is to explain. Parameters that are chosen take the place of these.
+    # The scene that a timeline explains. Parameters that the user chooses replace its own.
     scene: ClassVar[Scene]
 
     def rows(self, choice: Choice, machine: Machine) -> list[Row]:
@@ -79,7 +72,7 @@ class Simulated(ABC):
         return ""
 
     def calibration(self, choice: Choice, conditions: Conditions) -> Parameters:
-        """What the experiment would have found out once, before all rounds."""
+        """The calibration that the experiment would have measured before all rounds."""
         return {"cpus": conditions.machine.cores}
 
     @abstractmethod
@@ -110,7 +103,7 @@ def own_gil() -> Gil:
 
 
 def threads_named(outcome: Outcome, scenario: Scenario, prefix: str) -> list[dict[str, Any]]:
-    """What came of the threads whose names begin so, in the scenario's order."""
+    """The outcome of the threads whose names begin with `prefix`, in the scenario's order."""
     pairs = zip(scenario.threads, outcome.threads, strict=True)
     return [found for thread, found in pairs if thread.name.startswith(prefix)]
 

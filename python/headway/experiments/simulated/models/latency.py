@@ -7,11 +7,12 @@ keeps the GIL, so the thread waits for it once for each ping.
 
 from __future__ import annotations
 
-from headway.experiments.experiment import Choice, Measured, Parameters, Row
+from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.ccbench import THREADS
 from headway.experiments.measured.latency import VALUE, Latency, long_enough_s
 from headway.experiments.measured.pings import MS, WARM_UP_S, figures_of
 from headway.experiments.processes import BenchmarkError
+from headway.experiments.results import Parameters
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.models.experiment import (
     Conditions,

@@ -1,4 +1,4 @@
-"""What calls of one of ccbench's workloads cost a core, one by one.
+"""Measures the processor time of each call of one of ccbench's workloads.
 
 calls.py CORE WORKLOAD COUNT
 """

@@ -3,8 +3,8 @@
     drop_requests.py SWITCH_INTERVAL_US COUNT MILLISECONDS
 
 The GIL meter tells the longest answer of a thread, so each of COUNT threads answers one request.
-Then two threads compute for so long, and the meter tells of the GIL's time between a drop and the
-next take while somebody waits.
+Then two threads compute for so long, and the meter measures the GIL's time between a drop and the
+next take while a thread waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headway import _native, gil
 
 
 class Holder:
-    """A thread that computes from `go` on, until it is told to stop."""
+    """A thread that computes from `go` until it is stopped."""
 
     def __init__(self) -> None:
         self._go = threading.Lock()
@@ -49,7 +49,7 @@ class Holder:
 
 
 def handoffs(milliseconds: int) -> dict[str, float]:
-    """What there was of the process's GIL meanwhile."""
+    """The change of the GIL report while two threads compute."""
     computation = Computation(2)
     computation.start()
     before = gil.snapshot()

@@ -1,4 +1,4 @@
-"""What it costs to drop a GIL that nobody waits for and to take it again.
+"""Measures a drop of a GIL that no thread waits for, and the take after it.
 
     drops.py CORE TRIALS
 

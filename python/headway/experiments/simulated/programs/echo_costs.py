@@ -1,4 +1,4 @@
-"""What a request costs the processor time of an echo server and of its client.
+"""Measures the processor time of an echo server and of its client for each request.
 
     echo_costs.py CORE MILLISECONDS
 

@@ -16,7 +16,7 @@ import time
 
 import window
 
-# What is shorter is any loop's own unrest.
+# A shorter gap may be the loop's own.
 LEAST_NS = 20_000
 
 

@@ -1,4 +1,4 @@
-"""What the Python code of the experiments costs a core, system calls left out.
+"""Measures the processor time of the experiments' Python code without system calls.
 
     python_costs.py CORE TRIALS
 

@@ -1,5 +1,5 @@
-"""What it takes to send a few bytes over the loopback device, and to receive them when they are
-there.
+"""Measures the time to send a few bytes over the loopback device, and to receive bytes that have
+arrived.
 
     socket_costs.py CORE COUNT
 

@@ -1,4 +1,4 @@
-"""How late timed waits end, and what the kernel tells of its timers and its scheduling.
+"""Measures how late timed waits end, and reads the kernel's timer slack and scheduling settings.
 
     timed_waits.py CORE TIMEOUT_US COUNT
 

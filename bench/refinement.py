@@ -4,7 +4,7 @@ How a kernel places the threads that it wakes, and what a wake-up takes right th
 requests an echo server answers before the thread that computes is back; a probe of wake-ups alone
 does not tell. So a few constants are moved until what is simulated of `echo` is close to what was
 measured. The steps are drawn at random, from a seed; the same measurements give the same constants.
-It knows nothing of how anything was measured.
+This module does not know how anything was measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from headway.experiments.experiment import Choice, Parameters, Row
+from headway.experiments.experiment import Choice, Row
+from headway.experiments.results import Parameters
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.models.experiment import Conditions, Simulated
