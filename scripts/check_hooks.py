@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What replaces each hooked symbol: see `hooks` in crates/gil/src/hook.
+# The function that replaces each hooked symbol: see `hooks` in crates/gil/src/hook.
 HOOKS = (
     "condition::cond_signal",
     "condition::cond_timedwait",

@@ -162,7 +162,7 @@ class Soak:
         )
 
     def __str__(self) -> str:
-        """What was done, in one line."""
+        """The pieces of work that were done, in one line."""
         done: dict[str, int] = {}
         for worker, count in zip(WORKERS, self.counts, strict=True):
             done[worker.__name__] = done.get(worker.__name__, 0) + count

@@ -10,7 +10,7 @@ ROUNDING_S = 1e-6
 
 
 class SoakFailure(Exception):
-    """What went wrong, in one line."""
+    """A failure of the soak; the text is one line."""
 
 
 def check_books(report: GilReport) -> None:

@@ -19,7 +19,7 @@ SMALL_BUFFER_BYTES = 16_384
 
 
 class Client:
-    """Who visits: chance, the addresses, and what is counted. One for each thread."""
+    """The state of a visiting thread: its random numbers, the addresses, and its counts."""
 
     _numbers = count(1)
 
@@ -32,7 +32,7 @@ class Client:
         # Of the last request that `ask` made.
         self.token = ""
         self.wanted_size = 0
-        # Whom to ask who may have failed, while and after a visit.
+        # The conversation of the visit; it knows which failures were allowed.
         self.conversation: Conversation | None = None
 
     def connect(self, receive_buffer: int = 0, half_closes: bool = False) -> Conversation:

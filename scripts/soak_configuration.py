@@ -1,8 +1,8 @@
-"""What scripts/soak_server.py has served, and where: two process groups with the same application,
-every limit that replaces processes set. One listens on TCP and on a UNIX socket; the other one is
-preloaded, and speaks TLS.
+"""The configuration that scripts/soak_server.py serves: two process groups with the same
+application, and every limit that replaces processes. One listens on TCP and on a UNIX socket; the
+other one is preloaded, and speaks TLS.
 
-Knows nothing of processes.
+This module does not know processes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One connection of a client of scripts/soak_server.py: sends what it is told to, and reads
-responses as RFC 9112 has them, to the byte.
+"""One connection of a client of scripts/soak_server.py: sends the bytes it is given, and reads
+responses to the byte, as RFC 9112 defines them.
 
 Reads no more than a response, so that pipelined ones can be told apart. Knows nothing of what is
 asked for. Used by one thread; `Open` and `Address` are shared.
@@ -125,7 +125,7 @@ class Conversation:
         self.open.remove(self.port)
 
     def send(self, request: bytes) -> None:
-        """What cannot be sent may have been answered already, and that counts."""
+        """Sends a request. A failure is ignored, because the response may have come already."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
             self.socket.sendall(request)
 
@@ -140,7 +140,7 @@ class Conversation:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def read(self, size: int) -> bytes:
-        """So many bytes of whatever comes; fewer at its end."""
+        """The next `size` bytes; fewer at the end of the stream."""
         try:
             return self._received.read(size)
         except TimeoutError:

@@ -1,5 +1,5 @@
-"""The clients of scripts/soak_server.py: threads that visit, at a bounded rate, until they are told
-to stop, and the book of what became of every request.
+"""The clients of scripts/soak_server.py: threads that visit, at a bounded rate, until they are
+stopped, and the outcome of every request.
 
 A failure is written down when it happens and judged later, by the main thread, when it is known
 which connections ended with a killed process.
@@ -142,7 +142,7 @@ class Crowd:
             self._failures.append(failure)
 
     def judge(self) -> list[str]:
-        """What failed since the last time and may not."""
+        """The failures since the last call that are not allowed."""
         with self._lock:
             failures, self._failures = self._failures, []
         wrong = []

@@ -16,7 +16,7 @@ from soak_conversation import Conversation
 from soak_processes import Sample, children, connections, range_of, sample, slope_per_min
 
 KB = 1024
-# What grows faster is a leak: 64 KB/min are 1 byte for each of 1,000 requests a second.
+# Faster growth is a leak: 64 KB/min are 1 byte for each of 1,000 requests a second.
 SUPERVISOR_KB_PER_MIN = 64.0
 WORKER_KB_PER_MIN = 256.0
 # Below that, what a heap does by chance is more than the bound.

@@ -73,7 +73,7 @@ thread.join()
 
 
 class Failed(Exception):
-    """What the server did wrong."""
+    """A failure of the server."""
 
 
 class Subject:

@@ -1,5 +1,5 @@
-"""What /proc says of the processes that scripts/soak_server.py watches: what they use, which
-connections they have, and whether what they use grows.
+"""The figures of /proc for the processes that scripts/soak_server.py watches: their memory,
+descriptors and connections, and whether these grow.
 
 Knows nothing of servers.
 """

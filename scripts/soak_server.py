@@ -15,7 +15,7 @@ interleave is not in its power.
 It fails if an answer is wrong, or missing where no process was killed; if a worker does not come
 back, or ends of something that was not done to it; if memory grows (the median of the slopes
 between samples: 64 KB/min for the supervisor, 256 for a worker of the calm, judged from two minutes
-on; the C library is told not to keep large blocks that were freed) or descriptors do; if a client,
+on; the C library is set to return large blocks that are freed) or descriptors do; if a client,
 a connection or an iterable of the application is left.
 
 Exit status: 0 if all is well; 1 if not; 2 for bad usage; 130 after Ctrl-C.
@@ -215,7 +215,7 @@ class Soak:
         )
 
     def __str__(self) -> str:
-        """What was done."""
+        """The visits and actions so far."""
         connected = ", ".join(f"{kind} {n:,}" for kind, n in self.crowd.connected().items())
         done = ", ".join(f"{name} {count}" for name, count in self.done.items())
         return (

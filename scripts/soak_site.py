@@ -32,7 +32,7 @@ PIECE_BYTES = 16_384
 
 
 def text_of(token: str, size: int) -> bytes:
-    """What a page answers with: `size` bytes that only this token has."""
+    """The body of a page: `size` bytes that only this token has."""
     line = token.encode() + b"\n"
     return (line * (size // len(line) + 1))[:size]
 

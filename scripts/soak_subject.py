@@ -42,11 +42,11 @@ PLANNED = {
 
 
 class SoakFailure(Exception):
-    """What went wrong, in one line."""
+    """A failure of the server; the text is one line."""
 
 
 class Casualties:
-    """What was done to processes, and so which connections may fail, and how."""
+    """The actions on processes, which decide the connections that may fail, and how."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -301,7 +301,7 @@ class Subject:
             raise SoakFailure(f"the server ended with exit status {status}")
 
     def destroy(self) -> None:
-        """Whatever is left of it: gracefully, hard, harder. Workers end when it does."""
+        """Ends a server that still runs: by SIGTERM, twice, then by SIGKILL."""
         for number, patience_s in ((signal.SIGTERM, 3), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
             if self.process.poll() is None:
                 self.process.send_signal(number)

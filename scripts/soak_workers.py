@@ -1,5 +1,5 @@
-"""What a soak's threads do: see soak.py. Each worker does a piece of work, yields, and goes on for
-ever; closed, it leaves nothing behind.
+"""The work of a soak's threads, see soak.py. Each worker is a generator that does a piece of work
+and yields, without end; when it is closed, it leaves nothing behind.
 
 Knows nothing of policies, nor of how often what is done.
 """
@@ -228,7 +228,7 @@ def interpreter_user(chance: random.Random) -> Iterator[None]:
 
 
 def use_interpreter(rounds: int) -> object:
-    """What `run_string` complains of, if it does."""
+    """The exception that `run_string` reports, if it does."""
     if sys.version_info >= (3, 13):
         id = interpreters.create("isolated")
     else:

@@ -58,7 +58,7 @@ def bucket_of(ns: int) -> tuple[int, int]:
 
 
 def compare(meter: Report, witness: Report) -> list[str]:
-    """What differs between one GIL of a GIL report and the witness's figures for it."""
+    """The differences between one GIL of a GIL report and the witness's figures for it."""
     drops = meter["voluntary_drops"] + meter["forced_drops"]
     problems = [
         f"{name}: meter {found}, witness {witness[name]}"

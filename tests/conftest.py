@@ -1,4 +1,4 @@
-"""What a test run makes sure of, wherever it was started."""
+"""The conditions of a test run, wherever it starts."""
 
 from __future__ import annotations
 

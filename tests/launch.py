@@ -82,7 +82,7 @@ def run_main(
 
 @contextmanager
 def _captured(name: str) -> Iterator[io.BufferedRandom]:
-    """What is written to `sys.stdout` or `sys.stderr`, or to the file descriptor below it."""
+    """Captures the output to `sys.stdout` or `sys.stderr`, and to the file descriptor below it."""
     descriptor = {"stdout": 1, "stderr": 2}[name]
     former = os.dup(descriptor)
     with tempfile.TemporaryFile() as file:

@@ -35,7 +35,7 @@ CANCELLING = """
 
 
 def run_metered(code: str, *options: str, **subprocess_options: Any) -> list[Any]:
-    """What `code`, which finds `gil` imported, showed with `show(...)`; its status must be 0."""
+    """The values that `code` showed with `show(...)`; `gil` is imported. Its status must be 0."""
     source = PREAMBLE + textwrap.dedent(code)
     result = execute([sys.executable, *options, "-c", source], **subprocess_options)
     assert result.returncode == 0, result.stderr

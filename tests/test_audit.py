@@ -139,7 +139,7 @@ def test_what_modules_declare_and_what_they_do(tmp_path: Path, extensions: Path)
 def test_a_gil_that_somebody_fixed_is_watched_all_the_same(
     tmp_path: Path, extensions: Path, gil: str
 ) -> None:
-    """Whoever sets PYTHON_GIL or -X gil gets the same answers."""
+    """The answers do not depend on PYTHON_GIL or -X gil."""
     write(tmp_path, "import modern, undeclared\n")
     file = tmp_path / "audit.json"
     command = ["audit", "--app-dir", tmp_path, "--python-path", extensions, "--json", file]
@@ -243,7 +243,7 @@ def test_an_application_that_does_without(tmp_path: Path, extensions: Path) -> N
 
 @needs_compiler
 def test_a_module_that_only_its_application_can_import(tmp_path: Path, extensions: Path) -> None:
-    """What fails in a main interpreter too says nothing about sub-interpreters."""
+    """A failure in a main interpreter too says nothing about sub-interpreters."""
     write(tmp_path, "import builtins\nbuiltins.the_application = True\nimport dependent\n")
     _, found = audit(tmp_path, "--python-path", extensions)
     shared = module(found, "dependent")["shared_gil"]

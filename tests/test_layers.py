@@ -45,7 +45,7 @@ PYTHON_LAYERS = (
 FACES = {"gil": "meter"}
 RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts}
 
-# What runs inside other people's programs imports, besides the standard library, these alone.
+# Code that runs inside other people's programs imports these alone, besides the standard library.
 GUESTS = {
     "meter": {"_native", "errors", "gil", "json_file", "meter", "report", "trace"},
     "server/worker": {
@@ -53,7 +53,7 @@ GUESTS = {
     },
 }
 
-# What each crate may depend on, in any kind of dependency, as a pattern for the whole name.
+# The crates that each crate may depend on, in any kind of dependency, as a pattern for the name.
 # Crates from outside that speak Python (pyo3...) are for the upper three alone.
 RUST_DEPENDENCIES = {
     "headway-native": r"headway-(server|python|reporter|telemetry|refcounts|gil|measure)|"

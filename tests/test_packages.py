@@ -1,5 +1,5 @@
-"""What installs Headway and its extras: each command that a message, a page or a help text names is
-run as it stands, in a copy of the checkout."""
+"""The installation of Headway and its extras: each command that a message, a page or a help text
+names is run as it stands, in a copy of the checkout."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_build_backend_builds_the_dashboard(checkout: Path) -> None:
     assert made.returncode == 0, made.stdout + made.stderr
     assert "dashboard: built into" in made.stdout
     assert (checkout / STATIC / "index.html").is_file()
-    # Whoever builds from the source distribution has the dashboard without Node.js.
+    # A build from the source distribution has the dashboard without Node.js.
     assert {f"{STATIC}/index.html", "scripts/build_backend.py"} <= set(members(checkout))
 
 
@@ -188,7 +188,7 @@ def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> Non
     assert found.returncode == 0, found.stderr
 
 
-# What a text may name: the source tree itself, perhaps with an extra, or a wheel file.
+# A text may name these commands: of the source tree itself, perhaps with an extra, or a wheel file.
 ALLOWED = re.compile(
     r"pip install (?:\.(?!\w)|'\.\[(?:bench|otlp|reload|top|\{extra\})\]'"
     r"|--no-cache-dir \./headway-|--python \{python\} mod_wsgi)"

@@ -90,7 +90,7 @@ def in_recorder(durations_ns: Sequence[int]) -> dict[str, Any]:
 
 
 def in_sum(durations_ns: Sequence[int]) -> dict[str, Any]:
-    """Likewise, of the sum of two processes."""
+    """The same holds for the sum of two processes."""
     found = histogram.total([in_recorder(durations_ns[0::2]), in_recorder(durations_ns[1::2])])
     assert found is not None
     return found

@@ -42,7 +42,7 @@ def contend():
 
 
 def assert_scheduled(report: dict[str, Any], policy: str, id: int = 0) -> None:
-    """That what `contend` did on a GIL was scheduled by `policy`, and is told."""
+    """Asserts that `policy` scheduled the threads of `contend`, and that the report names it."""
     assert_balanced(report)
     assert report["policy"] == policy
     row = next(row for row in report["gils"] if row["id"] == id)

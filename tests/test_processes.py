@@ -1,4 +1,4 @@
-"""What a process is called in a report."""
+"""The names of processes in a report."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_summary_speaks_of_the_process_that_waited_most() -> None:
     said = summary.sentence(decoded(made))
     assert said.startswith("Of 4 processes, pid 6 (6.py) waited most. ")
     assert "MainThread waited 500 ms of 1 s" in said
-    # The program itself is told without its pid.
+    # The program itself is named without its pid.
     made["threads"][0]["waited_s"] = 0.7
     assert "pid" not in summary.sentence(decoded(made))
 

@@ -301,7 +301,7 @@ def test_what_a_crash_leaves_can_be_read(tmp_path: Path, how: str) -> None:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a crash left."""
+    """The report that a crash left."""
     out = tmp_path_factory.mktemp("crash") / "out.json"
     code, status = KILLED["SIGKILL"]
     assert headway("run", "--json", out, "-c", THREADS_THAT_SUM + code).returncode == status

@@ -42,8 +42,8 @@ CASES = (
 # Those that take seconds.
 LONG = ("many_io", "saturated", *(case for case in CASES if case.startswith("masquerade")))
 takes_seconds = pytest.mark.slow("takes many switch intervals")
-# What an I/O-bound thread stands by for is what others do while it is away, some three pieces.
-# Stock adds a switch interval, 50 pieces.
+# An I/O-bound thread waits for the work of others while it is away, some three pieces. Stock
+# adds a switch interval, 50 pieces.
 FEW_PIECES = 12
 
 each_policy = pytest.mark.parametrize("policy", SCHEDULING)

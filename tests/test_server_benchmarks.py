@@ -29,7 +29,7 @@ def measures(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def run(name: str, *options: str | Path, json_file: Path) -> tuple[str, dict[str, Any]]:
-    """What a benchmark prints, and its rows by the name of the experiment."""
+    """The output of a benchmark, and its rows by the name of the experiment."""
     result = python(BENCH / f"{name}.py", *SHORT, *options, "--json", json_file, timeout=200)
     assert result.returncode == 0, result.stderr
     experiments = json.loads(json_file.read_text())["experiments"]

@@ -87,7 +87,7 @@ def test_the_demo_ends_with_all_tables() -> None:
     rows = [line.split()[0] for line in tables.splitlines() if line.startswith("  ")]
     light = ["page", "home", "product", "cart"]
     beside = [*light, "recommendations", "GIL:"]
-    # Free-threaded builds serve with a GIL too, unless they are told otherwise.
+    # Free-threaded builds serve with a GIL too, unless an option says otherwise.
     assert rows == [*light, "GIL:", *beside, *beside]
     assert "A product page took" in done.stdout
     assert "Under the policy `priority` a product page took" in done.stdout

@@ -32,7 +32,7 @@ try:
 finally:
     sys.path.remove(str(SCRIPTS))
 
-# What a short run is sure to do.
+# The visits that a short run is sure to make.
 OFTEN = ("keep_alive", "one_request", "pipelined", "slow_writer", "half_closed", "sized_upload")
 OFTEN += ("chunked_upload", "awaited_upload", "download", "malformed", "failing", "heavy")
 

@@ -133,7 +133,7 @@ def test_a_long_answer_is_told_with_what_is_known_of_its_cause() -> None:
         ]
         return summary.unanswered(decoded(report(threads, 1.0, policy="priority")))
 
-    # A thread that is known to run C code is told before one that waited for a processor longer.
+    # A thread that runs C code for certain comes before one that waited longer for a processor.
     assert with_cpu(0.04, 0.0001) == (
         f"{kept} (1 more thread did so too), and used up to 40 ms of CPU time after a request: "
         "held by a call that cannot be preempted (C code)."

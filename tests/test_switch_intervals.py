@@ -53,7 +53,7 @@ def thread_with(ns, name):
 
 
 def held(policy: str, code: str) -> list[tuple[float, float]]:
-    """What the two threads held, each time that `code` showed it."""
+    """The times that the two threads held the GIL, each time that `code` showed them."""
     source = COMPUTE + f"gil.install({policy!r})\n" + textwrap.dedent(code)
     shown = run_metered(source)
     for report, *_ in shown:

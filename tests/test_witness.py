@@ -39,7 +39,7 @@ def percentiles(**of: int) -> dict[str, int]:
 
 
 def meter(**changes: Any) -> dict[str, Any]:
-    """What agrees with `witness()`."""
+    """The meter's figures that agree with `witness()`."""
     return {
         "takes": 1_000,
         "contended_takes": 100,

@@ -11,7 +11,7 @@ from headway import gil
 
 @page
 def environ_types(environ, start_response):
-    """Whatever is not as PEP 3333 says: a builtin dict, native strings, the streams' methods."""
+    """The violations of PEP 3333: a builtin dict, native strings, the streams' methods."""
     wrong = [] if type(environ) is dict else [f"environ is a {type(environ).__name__}"]
     for key, value in environ.items():
         if type(key) is not str:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# What a page computes at least until there is the file.
+# The CPU time after which a page that computes ends, once the file exists.
 CPU_S = 0.2
 
 

@@ -90,7 +90,7 @@ def stream(environ, start_response):
 
 @page
 def handshake(environ, start_response):
-    """Each block is wanted only when the client has the one before: it says so in the body."""
+    """Waits between two blocks for a line of the body, which the client sends after the first."""
     text(start_response)
     yield b"one\n"
     answer = environ["wsgi.input"].readline()

@@ -1,4 +1,4 @@
-"""Pages that tell of their process, and do to it what applications should not.
+"""Pages that report on their process, and harm it as applications should not.
 
 Imports only what a worker has imported by then: a process that has become another user may not be
 able to read the standard library, where Python lies in somebody's home.

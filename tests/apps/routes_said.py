@@ -13,7 +13,7 @@ def order(number):
 
 
 class Hostile:
-    """Whatever is asked of it goes wrong, and not with an error that anybody expects."""
+    """Every access to an attribute raises an exception that no caller expects."""
 
     def __getattr__(self, name):
         raise KeyboardInterrupt(name)

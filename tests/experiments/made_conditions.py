@@ -1,4 +1,4 @@
-"""What rows are simulated under in tests, and the choice of all that there is."""
+"""The conditions of simulated rows in tests, and a choice of all rows."""
 
 from __future__ import annotations
 

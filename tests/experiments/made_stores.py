@@ -17,7 +17,7 @@ Times = list[tuple[float, int]]
 
 
 def spread(*times_ms: float, count: int) -> Times:
-    """So many requests, which take these times in turn."""
+    """The buckets of `count` requests that take these times in turn."""
     return [(each * MS, count // len(times_ms)) for each in sorted(times_ms)]
 
 
@@ -82,7 +82,7 @@ def tick(
 
 
 def store(path: Path, datagrams: Iterable[bytes]) -> str:
-    """What a recorder makes of them."""
+    """Writes the store of a recorder that received them."""
     kept = Store(str(path), clock=lambda: START + 60)
     recorder = Recorder(None, kept, clock=lambda: START + 60)
     recorder.take([(each, None, False) for each in datagrams])

@@ -1,4 +1,4 @@
-"""What ccbench's three experiments share: their rows, and the programs that they run."""
+"""The common part of ccbench's three experiments: their rows, and the programs that they run."""
 
 from __future__ import annotations
 

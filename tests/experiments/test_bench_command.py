@@ -27,7 +27,7 @@ from headway.experiments.measured import EXPERIMENTS
 runs_an_experiment = pytest.mark.slow("runs an experiment")
 SHORT = ("--values", "1", "--seconds", "0.05", "--switch-interval", "0.005")
 FREE_THREADING = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-# What this environment was made from, which has no Headway.
+# The interpreter of which this environment was made. It has no Headway.
 PLAIN = str(Path(sys.base_prefix) / "bin" / Path(os.path.realpath(sys.executable)).name)
 
 

@@ -104,7 +104,7 @@ def test_no_threads_are_refused() -> None:
     assert refused.value.exit_code == 2
 
 
-# What it makes of results
+# Tables, charts and statements
 
 
 def published_results() -> Results:

@@ -248,7 +248,7 @@ def test_the_warm_up_has_room_for_a_request_and_an_end(
     assert beside.warm_up_s == pytest.approx(seconds)
 
 
-# What is made of results
+# Tables, charts and statements
 
 
 def made(rate: Callable[[Parameters], float], choice: Choice = FULL) -> Results:

@@ -69,7 +69,7 @@ def test_more_threads_than_messages_are_refused(threads: int) -> None:
     assert refused.value.exit_code == 2
 
 
-# What it makes of results
+# Tables, charts and statements
 
 
 def test_all_statements_agree_with_what_was_published() -> None:

@@ -154,7 +154,7 @@ def test_rows_that_wait_longer_are_measured_longer() -> None:
 
 
 def test_between_two_pings_the_gil_is_not_dropped() -> None:
-    """Whatever drops it may have to wait for it, while the next ping is on its way."""
+    """A call that drops the GIL may have to wait for it while the next ping is on its way."""
     script = (
         "import os, signal, ping_server\n"
         "class Server:\n"

@@ -1,6 +1,6 @@
 """The page of `headway bench --html`: its structure, what it tells, and that strings stay strings.
 
-What it looks like is tested in a browser (test_bench_page_browser.py).
+test_bench_page_browser.py tests its look in a browser.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def test_axes_name_what_was_measured_and_publications_have_a_line(document: Docu
     for expected in ("100 µs", "5 ms", "switch interval", "requests/s", "1 threads", "published"):
         assert expected in words
     words = texts_of(document.all("svg")[1])
-    # What failed has a published figure all the same.
+    # A row that failed still shows its published figure.
     assert "published" in words
 
 

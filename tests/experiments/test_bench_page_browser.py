@@ -1,6 +1,6 @@
 """The page of `headway bench --html` in Chromium, opened as a file, as its readers do.
 
-Whatever a test looks at, it fails on an error in the browser's console, on a request for anything
+Each test also fails on an error in the browser's console, on a request for anything
 but the file, and on a dialog, which only a string that was taken for HTML could open.
 """
 

@@ -100,7 +100,7 @@ def test_no_threads_are_refused() -> None:
     assert refused.value.exit_code == 2
 
 
-# What it makes of results
+# Tables, charts and statements
 
 
 def test_the_published_loss_differs_on_todays_interpreters_and_says_why() -> None:

@@ -298,7 +298,7 @@ def test_the_module_counts_without_the_gil_and_leaves_no_thread() -> None:
     looks, done = 0, threading.Event()
 
     def count() -> None:
-        # So many that a switch interval would not do.
+        # With a switch interval of a minute, the loop below runs only while the GIL is dropped.
         while looks < 3:
             _native.refcount_measure("buffered", 2, 100_000, False)
         done.set()

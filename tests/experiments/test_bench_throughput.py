@@ -107,7 +107,7 @@ def test_a_window_too_short_for_a_call_is_no_value(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow("runs an experiment")
 def test_a_window_is_as_long_however_late_it_begins() -> None:
-    # Who measures gets the GIL after every other thread had it for an interval: after the end.
+    # Each other thread has the GIL for an interval first, so the measuring thread gets it too late.
     choice = Choice(this(), threads=(4,), workloads=("A",), seconds=0.1, switch_intervals_s=(0.1,))
     row, *_ = Throughput().rows(choice)
     assert Throughput().measure(row, choice, {}).value > 0

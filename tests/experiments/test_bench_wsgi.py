@@ -346,7 +346,7 @@ def test_a_table_has_each_configuration_with_its_share_of_10_x_1() -> None:
 
 
 def test_shares_are_named_for_the_shape_that_they_are_of() -> None:
-    """What was published is a share of 10 x 1, and stands beside no other."""
+    """The published figure is a share of 10 x 1, and stands beside no other row."""
     rows = [
         result_of(100, (4, 1)),
         result_of(25, (2, 5)),
@@ -509,7 +509,7 @@ def test_the_load_counts_what_fails() -> None:
     wrong = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
     with answering(right, wrong, b"", right) as port:
         found = loaded(port)
-    # What was asked before the window is answered before it.
+    # Two requests succeed, the first of them perhaps before the window.
     assert len(found["latencies_s"]) <= 2
     assert found["errors"] >= 3
 

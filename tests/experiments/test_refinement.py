@@ -41,7 +41,7 @@ CHOICE = Choice(
 
 
 def observed(conditions: Conditions) -> list[Observed]:
-    """What there would be to measure on a machine like that."""
+    """The rows that a measurement on such a machine would give."""
     rows = [
         {
             "policy": STOCK,

@@ -41,7 +41,7 @@ def probed() -> Constants:
 
 @pytest.fixture(scope="module")
 def made_up() -> Constants:
-    """What a probe derives from made-up samples; constants without any are as shipped."""
+    """The constants of a probe with made-up samples; those without samples are as shipped."""
     samples = Samples()
     samples.of.update(ECHO_NS)
     samples.of["short.wake_ups_ns"] = [float(ns) for ns in range(1_500, 2_500)]

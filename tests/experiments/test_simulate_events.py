@@ -1,4 +1,4 @@
-"""What becomes of an outcome's events on a timeline."""
+"""The events of an outcome on a timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated experiments show: the published effects, in virtual time, by rows of their own."""
+"""The published effects in simulated experiments, in virtual time, by rows of their own."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ for thread in threads: thread.join()
 """
 
 
-# What `headway run --json` wrote of PROGRAM on a quiet machine of two cores.
+# The report of `headway run --json` on PROGRAM, on a quiet machine of two cores.
 CONVOY = Path(__file__).with_name("convoy_report.json")
 
 

@@ -1,4 +1,4 @@
-"""What `headway simulate --from` accepts as a recording, and what it says of everything else."""
+"""The recordings that `headway simulate --from` accepts, and its messages about other files."""
 
 from __future__ import annotations
 

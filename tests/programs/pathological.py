@@ -20,7 +20,7 @@ PIECE_S = 0.0001
 # An I/O-bound thread's absence. It is longer by what the kernel allows itself: some 50 us.
 NAP_S = 0.0002
 
-# Who did a piece of work, or came back from I/O, in order.
+# The threads that did a piece of work, or came back from I/O, in order.
 done = []
 stopping = False
 
@@ -48,7 +48,7 @@ def compute(loops=LOOPS):
         pass
 
 
-# What threads do, until there is enough.
+# The work of threads, until `done` is long enough.
 
 
 def hog(name):
@@ -272,7 +272,7 @@ CASES = {
 del CASES["masquerade"]
 
 
-# What came of it
+# The results
 
 
 def stood_by(name):

@@ -1,4 +1,4 @@
-"""What processes report, as a recorder hears it: real datagrams on a real socket."""
+"""The reports of processes as a recorder receives them: real datagrams on a real socket."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Ear:
                 self._more.wait(left)
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Of all ticks so far."""
+        """The rows of a table, of all ticks so far."""
         for tick in self.heard(TICK):
             yield from tick.fields.get(name, ())
 

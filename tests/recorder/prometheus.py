@@ -51,7 +51,7 @@ class Prometheus:
     def __init__(self, folder: Path, config_text: str) -> None:
         config = folder / "prometheus.yml"
         config.write_text(config_text)
-        # It cannot say which port it took, so it is told one that is free just now.
+        # Prometheus does not report its port, so the test chooses one that is free now.
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self._url = f"http://127.0.0.1:{port}/api/v1/query"

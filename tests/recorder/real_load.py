@@ -11,8 +11,8 @@ TIMEOUT_S = 30
 
 
 class Load:
-    """So many requests by so many clients, each on a connection of its own, all answered with 200
-    when it has returned."""
+    """Sends requests from several clients, each on a connection of its own. When the constructor
+    returns, all were answered with 200."""
 
     def __init__(self, port: int, path: str, clients: int, requests: int) -> None:
         self.latencies_s: list[float] = []

@@ -1,6 +1,6 @@
 """The dashboard in Chromium, against a real `headway telemetry` that has recorded a known story.
 
-Whatever a test looks at, it fails on an error in the browser's console, on a request to another
+Each test also fails on an error in the browser's console, on a request to another
 host, and on a dialog, which only a string that was taken for HTML could open.
 """
 
@@ -660,8 +660,8 @@ def test_a_live_page_goes_on_by_itself_and_a_hidden_one_rests(
                    document.dispatchEvent(new Event("visibilitychange")); }"""
     )
     page.wait_for_load_state("networkidle")
-    # What was asked for by then has come, and nothing follows it for longer than a page waits
-    # between two questions.
+    # The requests so far were answered, and none follows for longer than a page waits between two
+    # requests.
     page.wait_for_timeout(2500)
     before = len(watching.asked)
     page.wait_for_timeout(3500)

@@ -1,5 +1,5 @@
-"""What a tick alone cannot tell, of a real server under real requests: slow requests and long holds
-with their stacks, passes of the garbage collector."""
+"""The events of a real server under real requests: slow requests and long holds with their stacks,
+passes of the garbage collector."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def slow(ear: Ear, state: int, path: str) -> dict[str, Any]:
     return ear.wait_for(SLOW, is_it).fields
 
 
-# The modes in which stacks are to come, and what `headway serve` is told for them.
+# The modes in which stacks are reported, and the options of `headway serve` for each.
 MODES = {
     "main": (),
     "shared_gil": ("--application-group", "site"),

@@ -134,7 +134,7 @@ def test_a_histogram_has_exactly_the_counts_below_each_bound(bench: Bench) -> No
         assert value(samples, "headway_gil_take_wait_seconds_bucket", le=repr(bound)) == below
     assert value(samples, "headway_gil_take_wait_seconds_count") == 200
     assert value(samples, "headway_gil_take_wait_seconds_sum") == pytest.approx(waits["sum"])
-    # What is longer than all bounds is in +Inf alone.
+    # A duration above all bounds is in +Inf alone.
     assert value(samples, "headway_gil_hold_seconds_bucket", le=repr(GIL_BOUNDS[-1])) == 180
     assert value(samples, "headway_gil_hold_seconds_bucket", le="+Inf") == 200
 

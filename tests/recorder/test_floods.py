@@ -57,7 +57,7 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
-# A tick of its own pid, as often as it is told; the host is the first argument.
+# Sends ticks with its own pid. The arguments are the host, the socket and the number of ticks.
 REPORT = f"""
 import os, sys, time
 sys.path.insert(0, {str(HERE)!r})
@@ -88,7 +88,7 @@ def station(tmp_path: Path) -> Iterator[Station]:
 
 
 def record_datagrams(folder: Path) -> list[Path]:
-    """What a real process under the meter sends, one file for each datagram."""
+    """Writes the datagrams of a real process under the meter, one file for each."""
     with Ear(folder) as ear:
         subprocess.run(
             [
@@ -192,7 +192,7 @@ def test_five_hundred_processes(station: Station) -> None:
 
 @pytest.fixture(name="container")
 def _container() -> tuple[str, ...]:
-    """What runs a command in a PID namespace of its own, where its pid is 1."""
+    """The command prefix that runs a command in its own PID namespace, where its pid is 1."""
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("unshare is not installed")
@@ -238,7 +238,7 @@ def test_two_containers_beside_the_recorder(tmp_path: Path, container: tuple[str
             ("two", 1),
         }
         assert (now["recorder"]["refused"], now["recorder"]["malformed"]) == (0, 0)
-        # What one of them sends too much is refused, and the other is heard.
+        # The surplus of one container is refused, and the other is received.
         report(container, recorder.socket, ("one",), 6_000)
         recorder.wait_until_received(6_010)
         assert recorder.ask("now")["recorder"]["refused_by_reason"]["rate"] > 0

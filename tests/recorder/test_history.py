@@ -1,5 +1,4 @@
-"""Whatever range is asked for, and wherever its ticks lie by then, the sums are those of what was
-sent."""
+"""The sums over any range equal those of the ticks that were sent, in memory or in the store."""
 
 from __future__ import annotations
 
@@ -135,7 +134,7 @@ def test_who_is_alive(tmp_path: Path) -> None:
 
 
 def test_an_hour_old_range_is_answered_by_coarser_rows(tmp_path: Path) -> None:
-    """What is left of it then, to the tick, though not to the second."""
+    """The sums stay exact, at the coarser resolution."""
     bench = Bench(tmp_path / "store.sqlite")
     bench.run(600, (100,))
     bench.clock.now += 4 * 86_400

@@ -1,4 +1,4 @@
-"""What is measured of a range does not depend on when one asks, nor on who is still there."""
+"""The measurements of a range depend neither on the time of the query nor on living processes."""
 
 from __future__ import annotations
 

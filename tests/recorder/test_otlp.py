@@ -112,7 +112,7 @@ def _bench() -> Iterator[Bench]:
 
 
 def push_once(bench: Bench, receiver: Receiver, **headers: str) -> Metrics:
-    """What a pusher sends as it ends."""
+    """The metrics that a pusher sends as it ends."""
     url = otlp.parse_url(receiver.url)
     pusher = otlp.Pusher(
         bench.history, otlp.make_exporter(url, headers), url, 3600, bench.lines.append

@@ -71,7 +71,7 @@ def requests(recorder: Recorded, began: float) -> int:
 def check_summary(summary: dict, load: Load) -> None:
     assert summary["status"]["2xx"] == load.requests + 2
     assert summary["exact"] is False
-    # What mod_wsgi counts as the response is inside what a client waits for.
+    # The response time of mod_wsgi is a part of the time that a client waits.
     assert 0.004 <= summary["application"]["mean"] <= sum(load.latencies_s) / load.requests + 0.002
     assert summary["gil_wait"]["count"] == load.requests + 2
 

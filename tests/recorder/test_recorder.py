@@ -173,7 +173,7 @@ def test_any_bytes_at_all(station: Station) -> None:
 
 
 def test_names_are_only_names(station: Station) -> None:
-    """Whatever is in them, they come back as they are, but for control characters."""
+    """Names come back as they are, whatever is in them, except for control characters."""
     names = ["</script><script>alert(1)</script>", "'; DROP TABLE tick; --", "\x1b[2J", "a\0b", "ü"]
     now = time.time()
     station.send(

@@ -1,5 +1,5 @@
-"""What a served application and a program report, from a real socket: counts are the client's, no
-request is lost while nobody listens, nobody is held up, and every end is told."""
+"""The reports of a served application and of a program, from a real socket: counts are those of the
+client, no request is lost without a recorder, no thread is blocked, and every end is reported."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_no_request_is_lost_while_nobody_listens(tmp_path: Path) -> None:
     server = serve(f"unix:{tmp_path}/telemetry.sock")
     try:
         ask(server, ["/"] * 25)
-        # Some ticks that nobody hears; nothing else tells of them either.
+        # Some ticks without a recorder; no event marks them.
         time.sleep(0.5)
         with Ear(tmp_path) as ear:
             first = ear.wait_for(TICK, lambda fields: True)
@@ -258,12 +258,12 @@ def test_a_recorder_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
                 recorder.send_signal(signal.SIGSTOP)
                 fill(path)
                 ask(server, ["/"] * 20)
-                # Some ticks that find no room; nothing tells of them as yet.
+                # Some ticks that find no room; no event marks them yet.
                 time.sleep(0.5)
                 assert ask(server, ["/"] * 10) == {200: 10}
                 assert server.process.poll() is None
                 recorder.send_signal(signal.SIGCONT)
-                # What comes at the end finds room by then.
+                # The last ticks find room by then.
                 while sum(int(line[1]) for line in said) < 35:
                     said.append(recorder.stdout.readline().split())
             finally:

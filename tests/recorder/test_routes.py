@@ -22,7 +22,7 @@ def serve(ear: Ear, app: str, *options: str, **changes: str) -> Served:
 
 
 def endpoints(ear: Ear, requests: int) -> dict[str, tuple[int, bool]]:
-    """Requests by endpoint once so many were told of, and whether it is a route."""
+    """Waits for that many requests; by endpoint, their number and whether it is a route."""
 
     def counted() -> dict[str, tuple[int, bool]]:
         counts: dict[str, tuple[int, bool]] = {}

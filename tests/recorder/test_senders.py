@@ -1,4 +1,4 @@
-"""Who sends, told apart by what mod_wsgi's and Headway's datagrams say; and what got lost."""
+"""Senders, identified by the fields of mod_wsgi's and Headway's datagrams; and lost datagrams."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_one_process_does_not_name_any_number(heard: Heard, what: str) -> None:
         name(number, MINE)
     with pytest.raises(Refused, match=rf"^{what} of a sender$"):
         name(bound + 1, MINE)
-    # What it has named goes on, and so do others.
+    # A name that is already known is still accepted, and so is one of another sender.
     name(bound, MINE)
     name(bound + 1, OTHER)
 
@@ -245,7 +245,7 @@ def test_ticks_tell_of_no_more_time_than_passed(heard: Heard) -> None:
     for sequence in range(2, 3_000):
         heard.now += 1
         heard(sequence, sample_period=1.0)
-    # A process that stood still tells of it.
+    # A process that was stopped reports a long period.
     heard.now += 10_000
     heard(3_000, sample_period=10_000.0)
 

@@ -28,7 +28,7 @@ with_gil = pytest.mark.skipif(FREE_THREADING, reason="there is no GIL")
 
 @contextmanager
 def load(address: tuple[str, int], targets: dict[str, int]) -> Iterator[None]:
-    """So many clients for each target, each asking again as soon as it is answered."""
+    """Runs clients for each target; each sends the next request as soon as it has a response."""
     ended = threading.Event()
 
     def ask(target: str) -> None:

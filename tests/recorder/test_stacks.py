@@ -65,8 +65,8 @@ def test_a_deep_stack_is_cut_at_a_line() -> None:
 
 
 def test_a_thread_in_c_that_keeps_the_gil_is_no_obstacle() -> None:
-    """Who asks has dropped the GIL, and waits in vain for it once it has the answer: so the answer
-    is of a thread that holds on."""
+    """The asking thread has dropped the GIL, and cannot take it again when it has the answer. So
+    the answer is about a thread that still holds the GIL."""
     told = run(
         """
         import re

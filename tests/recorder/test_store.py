@@ -326,7 +326,7 @@ def test_the_size_is_bounded(tmp_path: Path) -> None:
         assert used_bytes(database) <= limit * 1.05
         minutes = database.execute("SELECT count(*) FROM minute").fetchone()[0]
         assert minutes < 5 * 25
-    # What went were details: every request is still in the sums.
+    # Only details were removed: every request is still in the sums.
     assert bench.requests(START, bench.clock.now + 1) == 75_000
     bench.stop()
 

@@ -261,7 +261,7 @@ def test_it_leaves_no_file_open(tmp_path: Path) -> None:
         for n in range(1, 31):
             send(path, tick(n, 1, now), b"nonsense")
         wait_until(lambda: recorded(store) == 300)
-        # What was opened for a moment is closed soon; a file that is left open stays.
+        # Descriptors that were opened for a moment are closed soon; a leaked one stays.
         wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) <= before)
         end(process)
 

@@ -89,7 +89,7 @@ APACHE |= {"gil_mode": None, "policy": None, "cpu_cores": None}
 
 
 def coarse(count: int, application: float, wait: float) -> dict[str, Any]:
-    """What mod_wsgi tells of `count` requests that are all alike."""
+    """The fields of mod_wsgi for `count` requests with equal times."""
     told: dict[str, Any] = {"request_count": count, "status_2xx_total": count}
     for name, mean in (("application", application), ("request", application), ("gil_wait", wait)):
         buckets = [0] * 65
@@ -253,7 +253,7 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
     assert (found["name"], found["severity"]) == ("long-hold", "warning")
     for part in ("headway-3", "/report", "shop.py:12 in render", "350 ms", "9 holds"):
         assert part in found["text"]
-    # Why it was kept is told as far as the holder's CPU time tells.
+    # The cause is named as far as the holder's CPU time shows it.
     assert "not known" in found["text"]
     in_c = verdict_on(tick(**{**HEALTHY, **waits}), holds=({**HOLD, "hold_cpu": 0.34},) * 9)
     assert in_c["title"] == "A call keeps the GIL and cannot be preempted"
@@ -425,7 +425,7 @@ def test_of_several_groups_the_worst_speaks() -> None:
 
 
 def test_a_wait_counts_for_a_hold_as_long_as_the_hold_was() -> None:
-    """Who waited longest may have begun before this hold, and is counted once for each."""
+    """The longest wait may have begun before the hold; only its part in the hold counts."""
     waits = {"gils": [gil(4.0, gil_wait=same(0.3, 10), gil_hold=same(0.4, 10))]}
     early = {**HOLD, "hold_waited": 2.0, "hold_duration": 0.4}
     found = verdict_on(tick(**{**HEALTHY, **waits}), holds=(early,))

@@ -1,4 +1,4 @@
-"""What a configuration resolves to, for tests; and which of them a Python can run."""
+"""Resolves configurations for tests, and names those that a Python can run."""
 
 from __future__ import annotations
 

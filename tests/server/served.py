@@ -20,7 +20,7 @@ APPS = Path(__file__).resolve().parent.parent / "apps"
 FREE_THREADING = not getattr(sys, "_is_gil_enabled", lambda: True)()
 MODE = ("--free-threading",) if FREE_THREADING else ()
 
-# What a message in the log begins with; the group is the process.
+# The beginning of a message in the log; the group is the pid.
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d \[(\d+)\] "
 
 

@@ -157,7 +157,7 @@ class Machine:
         self.started[-1].is_fork = True
 
     def sender_of(self, process: Simulated, pid: int) -> None:
-        """Whose pid the supervisor gets with messages of a forked process."""
+        """Sets the pid that the supervisor gets with messages of a forked process."""
         assert process.control is not None
         self._ours[os.fstat(process.control.fileno()).st_ino].sender = pid
 
@@ -480,7 +480,7 @@ class Simulation:
         return next(each for each in children if each.pid == process.pid)
 
     def states(self) -> list[str]:
-        """Of all processes, in the order in which they were started."""
+        """The states of all processes, in the order of their start."""
         return [each.state.value for each in self.supervisor._children]
 
     @property

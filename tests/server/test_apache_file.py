@@ -176,7 +176,7 @@ WSGIApplicationGroup %{RESOURCE}
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_text_breaks_the_reader(conf: Path, seed: int) -> None:
-    """Whatever is done to a site, it is understood or refused, and nothing else."""
+    """A site that is changed at random is understood or refused; no exception escapes."""
     chance = random.Random(seed)
     for _ in range(30):
         lines = SITE.split("\n")

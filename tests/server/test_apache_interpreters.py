@@ -199,7 +199,7 @@ def test_names_that_cannot_be_known_are_refused(conf: Configured, text: str, sai
     assert said in conf.refusal(f"{LISTEN}{text}\n")
 
 
-# Who wins
+# Precedence
 
 APP = "application-group=app1"
 PROCESS = "process-group=shop"
@@ -393,7 +393,7 @@ def test_an_own_gil_that_cannot_be_had_does_not_let_the_switch_interval_through(
 @pytest.mark.parametrize(
     ("text", "of_process", "of_group"),
     [
-        # What is for the process is for its interpreters: `None` says so.
+        # A setting of the process applies to its interpreters; `None` means that.
         (container("", "WSGISwitchInterval 0.3"), 0.3, None),
         (container(PROCESS, "WSGISwitchInterval 0.3"), 0.3, None),
         # mod_wsgi has server scope go over the daemon's at a sub-interpreter's first request.
@@ -445,7 +445,7 @@ def test_a_switch_interval_without_gils_is_left_out(conf: Configured) -> None:
     assert said.endswith("free-threading is active, and there is no GIL to yield (WSGI0205)")
 
 
-# What does not fit
+# Conflicts
 
 
 def test_an_application_group_that_nobody_is_in_is_warned_of(conf: Configured) -> None:

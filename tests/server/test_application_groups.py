@@ -34,7 +34,7 @@ def group_of(*flags: str) -> ProcessGroup:
     return group
 
 
-# Who is in which
+# Members of groups
 
 
 def test_applications_are_in_the_main_interpreter_unless_they_say_otherwise() -> None:
@@ -94,7 +94,7 @@ def test_a_file_says_it_for_the_process_group_or_the_mount(toml: Configured) -> 
     assert origins == [f"{toml.path}:{line}" for line in (3, 3, 6, 7, 3, 9)]
 
 
-# What its interpreters are
+# Interpreters of a group
 
 
 def test_a_table_says_what_the_interpreters_of_a_group_are(toml: Configured) -> None:
@@ -183,7 +183,7 @@ def test_a_gil_for_each_inherited_from_the_server_names_groups_after_application
     assert other.application_groups == (ApplicationGroup(),)
 
 
-# What cannot be
+# Refusals
 
 
 @pytest.mark.parametrize(

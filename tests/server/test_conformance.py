@@ -6,7 +6,7 @@ The cases are facts collected from suites and findings of others, which each row
 - probe X: a case of Http11Probe (MDA2AV), by its identifier without the category;
 - h1spec: a case of uNetworking's h1spec;
 - RFC N, section: what no suite asks.
-What a suite allows to be refused or accepted is refused here, wherever it can be read in two ways.
+Where a suite allows both refusal and acceptance, an ambiguous request is refused here.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted_with_one_meaning(mirror: Served, name: str) -> None:
-    """What the application saw, and that the next request begins where this one ends."""
+    """The application sees the request, and the next request begins where this one ends."""
     request, expected = ACCEPTED[name]
     with mirror.connect() as connection:
         connection.sendall(request)

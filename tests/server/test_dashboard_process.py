@@ -90,7 +90,7 @@ def test_its_end_is_nobodys_and_it_comes_back(tmp_path: Path) -> None:
         assert recorder_of(server) != first
         served = server.get("/pid").status
         assert served == 200
-        # Both requests, since a tick that was not heard is told again.
+        # Both requests count, since a tick that was not received is sent again.
         wait_until(lambda: ask(site, "summary?from=-60")["summary"]["requests"] == 2, server)
 
 

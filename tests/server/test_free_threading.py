@@ -1,4 +1,4 @@
-"""Free threading: who runs without a GIL, who is told of modules that are not made for it."""
+"""Free threading: processes without a GIL, and reports on modules that do not declare support."""
 
 from __future__ import annotations
 
@@ -545,7 +545,7 @@ def test_serve_tells_of_a_module_that_turns_the_gil_on(tmp_path: Path) -> None:
 
 @free_threaded
 def test_a_lock_is_not_the_gil(tmp_path: Path) -> None:
-    """What threads wait for without a GIL is told, but not as what they waited for the GIL."""
+    """Waits of threads without a GIL are reported, but not as waits for the GIL."""
     log = tmp_path / "log"
     group = {
         "mounts": [{"path": "", "application": "tenant:app"}],

@@ -1,4 +1,4 @@
-"""What a client may ask for and how long it may take: `HttpLimits`, a server for each."""
+"""The limits of requests and of their time, `HttpLimits`, with a server for each."""
 
 from __future__ import annotations
 

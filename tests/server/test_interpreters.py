@@ -338,7 +338,7 @@ def test_a_module_that_refuses_is_named_with_the_way_out() -> None:
 
 
 def refused(app: str, *options: str, status: int = 1, **environment: str) -> str:
-    """What `headway serve` says before it gives up."""
+    """The messages of a `headway serve` that fails to start."""
     words = ["-m", "headway", "serve", app, "--app-dir", str(APPS), "--bind", "127.0.0.1:0"]
     done = subprocess.run(
         [sys.executable, *words, *options],

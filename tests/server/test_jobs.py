@@ -1,4 +1,4 @@
-"""What a policy makes of a thread of the pool: each request is a job of its own."""
+"""A thread of the pool under a policy: each request is a job of its own."""
 
 from __future__ import annotations
 

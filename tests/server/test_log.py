@@ -76,7 +76,7 @@ def test_a_terminal_shows_what_is_said_as_it_is_and_the_table_of_each_process() 
 
 
 def read_until(fd: int, words: str | None) -> str:
-    """What comes up to these words, or to the end."""
+    """The text up to these words, or to the end."""
     said = ""
     while words is None or words not in said:
         try:
@@ -97,7 +97,7 @@ def test_only_the_end_has_a_table_and_only_one(tmp_path: Path) -> None:
         # However many of them the former generation takes, which does so until it hears of that.
         while "is replaced (maximum_requests" not in server.stderr:
             assert server.get("/pid").status == 200
-        # Who was replaced has ended.
+        # The replaced process has ended.
         server.wait_until(lambda: len(server.workers()) == 1)
         server.get("/pid")
         assert not re.search(TABLE, server.stderr)

@@ -249,7 +249,7 @@ class Ended:
         former = signal.signal(signal.SIGTERM, self._count)
         try:
             program._run_until_signal(begin, lambda: end() or 0, stop, lambda: self.now)
-            # Whatever was in force before is again.
+            # The former handler is in force again.
             calls = self.former_calls
             signal.raise_signal(signal.SIGTERM)
             assert self.former_calls == calls + 1

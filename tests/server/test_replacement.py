@@ -38,7 +38,7 @@ def deaths(directory: Path) -> dict[str, Any]:
 
 
 def wait_for_successor(server: Supervised, directory: Path, reason: str) -> None:
-    """Waits until the server has another process and told of the end of the first by `reason`."""
+    """Waits until the first process has ended for `reason` and the server has another one."""
     (first,) = map(int, re.findall(rf"\(pid (\d+)\) is replaced \({reason}: ", server.stderr)[:1])
     server.wait_until(lambda: not is_alive(first) and deaths(directory)["count"])
     assert first not in server.pids()

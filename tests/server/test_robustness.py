@@ -1,4 +1,4 @@
-"""What no client may be able to do: malformed requests, slow clients, and what follows from them.
+"""Attacks of clients: malformed requests, slow clients, and their consequences.
 
 Each refusal closes its own connection and no other, so every test ends with a request that works.
 """

@@ -285,7 +285,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         hold(busy, tmp_path)
         server.process.terminate()
         wait_until_refused(server)
-        # What comes sooner belongs to the first.
+        # A signal that comes sooner belongs to the first.
         time.sleep(2 * ONE_SIGNAL_S)
         assert server.stop(signal.SIGINT) == -signal.SIGINT
 
@@ -421,7 +421,7 @@ FAILURES = ("raises_midway", "raises_midway_sized", "raises_in_close", "too_shor
 
 @pytest.fixture(scope="module")
 def table_of_failures() -> str:
-    """What a server says that has served each of these pages once."""
+    """The output of a server that has served each of these pages once."""
     with Served("pages:unchecked") as server:
         for page in FAILURES:
             with server.connect() as connection:
@@ -502,7 +502,7 @@ def test_idle_workers_use_no_cpu() -> None:
     """Bounds work, not time: a monitor that polled would switch 2,000 times a second."""
     with Served("pages:application") as server, server.connect():
         assert status_of(server.converse(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")) == 200
-        # What the request left to do has no end that a test could see.
+        # The rest of the request's work has no event that a test could see.
         time.sleep(0.3)
         processes = [server.process.pid, *server.workers()]
         before = context_switches(processes)

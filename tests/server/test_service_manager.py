@@ -1,4 +1,4 @@
-"""systemd's side of a server: sockets that it passes, and what it is told."""
+"""systemd's side of a server: sockets that it passes, and messages that it gets."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_what_systemd_is_told(tmp_path: Path) -> None:
 
 
 def next_of(manager: socket.socket) -> str:
-    """What comes next beside pings."""
+    """The next message that is no ping."""
     while (data := manager.recv(4096)) == b"WATCHDOG=1":
         pass
     return data.decode()

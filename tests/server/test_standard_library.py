@@ -1,5 +1,5 @@
 """The standard library's C code in own-GIL interpreters that come and go: up to 3.13 CPython keeps
-some of its data per process. An abort is told by the supervisor or by the C library."""
+some of its data per process. The supervisor or the C library reports an abort."""
 
 from __future__ import annotations
 

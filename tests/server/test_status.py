@@ -1,4 +1,4 @@
-"""Who is alive and why the last one died: the status socket, `headway status`, SIGUSR1."""
+"""Living processes and the last death: the status socket, `headway status`, SIGUSR1."""
 
 from __future__ import annotations
 

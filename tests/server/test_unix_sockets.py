@@ -58,7 +58,7 @@ def test_a_socket_belongs_to_who_serves_or_to_who_is_named(
 
 @as_root
 def test_only_a_socket_of_one_name_is_given_away(tmp_path: Path) -> None:
-    """What lies there by now may be anything, put there by whoever may write to the directory."""
+    """Anybody with write access to the directory may have put any file there meanwhile."""
     secret, link, others = tmp_path / "secret", tmp_path / "link", tmp_path / "others"
     secret.touch()
     link.symlink_to(secret)

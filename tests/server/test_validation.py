@@ -89,7 +89,7 @@ def test_the_validator_finds_nothing(
 
 @pytest.fixture(scope="module")
 def found() -> Iterator[Served]:
-    """Apart from `validated`, in whose log nothing is to be found."""
+    """A server apart from `validated`, whose log must stay empty."""
     with Served("corners:application") as server:
         yield server
 

@@ -198,7 +198,7 @@ def test_the_filter_goes_through_the_groups_and_back(recorded: Recorded) -> None
 def test_while_paused_nothing_is_asked(recorded: Recorded) -> None:
     async def use(app: Top, pilot) -> None:
         await pilot.press("p")
-        # What was asked before comes in yet. Nothing tells that no question followed but time.
+        # Earlier answers still arrive. Only time shows that no further request follows.
         await pilot.pause(0.2)
         shown = app.latest
         await pilot.pause(0.4)
@@ -272,7 +272,7 @@ def test_once_of_one_group(recorded: Recorded) -> None:
 
 
 def test_a_socket_needs_no_recorder(tmp_path: Path) -> None:
-    """Who runs `top unix:PATH` sees what a server reports while it listens."""
+    """`top unix:PATH` shows the reports of a server while it listens."""
     path = tmp_path / "t.sock"
     ended = threading.Event()
     with Served(
@@ -375,7 +375,7 @@ def test_a_real_terminal_is_left_as_it_was(recorded: Recorded, keys: bytes) -> N
     terminal = Terminal(recorded.url, "--window", "600")
     try:
         wait_for(lambda: b"response p50" in terminal.said)
-        # What comes while it changes its screen may be lost, on a busy machine; who types repeats.
+        # On a busy machine, keys may be lost while the screen changes; a user would press again.
         wait_for(lambda: terminal.press(keys) or terminal.process.poll() is not None)
     finally:
         code = terminal.wait()

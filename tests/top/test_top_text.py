@@ -1,4 +1,4 @@
-"""What `headway top` makes of answers, before a terminal is involved: hostile and missing values,
+"""`headway top` without a terminal: answers as text, hostile and missing values,
 tables that fit, text for scripts."""
 
 from __future__ import annotations

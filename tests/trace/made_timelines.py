@@ -33,7 +33,7 @@ def convoy(requests: int = 4, cpu_threads: int = 1) -> Timeline:
         now += 300 * US
         request_ns = waiting_since[echo] = now
         while True:
-            # Who waits longest gets it, after a switch interval in which nobody did.
+            # The longest waiting thread gets it, after a switch interval in which no thread did.
             waiter = min(waiting_since, key=lambda each: (waiting_since[each], each))
             asked_ns = max(waiting_since[waiter], held_since) + INTERVAL_NS + 60 * US
             dropped_ns = asked_ns + 4 * US

@@ -49,7 +49,7 @@ def opened(trace: Path, socket: Path) -> Iterator[TraceProcessor]:
 
 
 def _load(processor: TraceProcessor, data: bytes) -> None:
-    """What the client does for a trace processor that it has started itself."""
+    """Loads a trace as the client does for a trace processor that it has started itself."""
     methods = processor.protos.TraceProcessorRpc
     for start in range(0, len(data), BLOCK_BYTES):
         block = data[start : start + BLOCK_BYTES]

@@ -50,7 +50,7 @@ def test_a_wait_ends_in_a_hold_and_a_forced_drop_in_a_forced_wait() -> None:
         (15, events.ASKS, OTHER),
         (20, events.DROPS_FORCED, MAIN),
         (23, events.TAKES_AFTER_WAIT, OTHER),
-        # Told when it was over, by a thread that had not the GIL.
+        # Recorded after the end, by a thread that did not have the GIL.
         (21, events.FORCED_TO_WAIT, MAIN),
         (24, events.FORCED_WAIT_ENDED, MAIN),
         (30, events.DROPS, OTHER),
@@ -78,7 +78,7 @@ def test_what_began_before_the_first_event_is_cut_there() -> None:
         lost=9,
     )
     assert timeline.begin_ns == 50
-    # Who held when OTHER asked was not kept.
+    # The holder at OTHER's request was not kept.
     assert timeline.drop_requests == [DropRequest(50, 0, -1)]
     assert timeline.spans == [
         Span(HOLD, 1, 50, 60, FORCED),

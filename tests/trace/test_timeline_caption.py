@@ -1,4 +1,4 @@
-"""What is said of a timeline, and of one wait step by step."""
+"""The caption of a timeline, and of one wait step by step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The drawing of a timeline in Chromium, opened as a file, in light and dark.
 
-Whatever a test looks at, it fails on an error in the browser's console and on a request for
+Each test also fails on an error in the browser's console and on a request for
 anything but the file.
 """
 
@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page  # noqa: E402
 from headway.trace import svg  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# Of each text: itself, its box, its colour, and the colour of the page.
+# For each text: itself, its box, its colour, and the colour of the page.
 TEXTS = """() => [...document.querySelectorAll("text")].map(each => {
     const box = each.getBBox(), numbers = colour => colour.match(/[\\d.]+/g).map(Number);
     return {

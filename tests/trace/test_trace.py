@@ -170,7 +170,7 @@ def test_with_a_ledger_file_the_trace_outlives_a_crash(tmp_path: Path) -> None:
     trace = Chrome(out)
     assert set(trace.tracks()) == {"GIL main", "MainThread", "hog-0", "hog-1", 'napper "é"'}
     assert trace.of("hog-0", "wait")
-    # What was last is where it ends.
+    # The trace ends at its last slice.
     assert trace.notes["end_ns"] == max(one.to_ns for one in trace.slices)
 
 

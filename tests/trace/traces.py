@@ -42,7 +42,7 @@ class Slice(NamedTuple):
 
 
 class Chrome:
-    """What a Chrome trace says, by the Trace Event Format."""
+    """The contents of a Chrome trace, by the Trace Event Format."""
 
     def __init__(self, path: Path) -> None:
         trace = json.loads(path.read_text(), parse_float=Decimal)

@@ -37,8 +37,8 @@ KINDS = {
 # Types of values: the fixed ones take 8 bytes, the others say how many items follow.
 FIXED = (1, 2, 3)
 ITEM_BYTES = {4: 1, 5: 4, 6: 8}
-# What tells datagrams of one kind apart, besides which fields they have: the process group, the
-# interpreter, why a process ends, whether a slow request is still active.
+# The fields whose values distinguish datagrams of one kind with the same fields: the process group,
+# the interpreter, why a process ends, whether a slow request is still active.
 TELLING = (6, 8, 130, 200)
 CLIENTS = 10
 LOAD_S = 2.5
