@@ -181,9 +181,9 @@ def _run_until_signal(
     """Calls `begin`, waits for SIGINT, SIGTERM or the event, and returns the result of `end`. A
     signal more than ONE_SIGNAL_S after the first, or a signal after the event, has its former
     effect."""
-    # CPython runs handlers between bytecodes of the main thread. If a signal arrives just before the
-    # read below, its handler does not run until the read returns. The wakeup descriptor is written
-    # immediately.
+    # CPython runs handlers between bytecodes of the main thread. If a signal arrives just before
+    # the read below, its handler does not run until the read returns. The wakeup descriptor is
+    # written immediately.
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     former_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
