@@ -1,4 +1,4 @@
-"""What the meter costs, on this machine, now, and what a trace costs beside it.
+"""Measures the cost of the meter on this machine, and the cost of a trace in addition.
 
 Rounds with and without alternate in one process, so that drift of the machine hits both alike; the
 difference is the median over pairs of rounds, given with its quartiles. The worst case is a loop of

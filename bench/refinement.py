@@ -55,7 +55,7 @@ class Observed(NamedTuple):
 
 
 class Comparison:
-    """What is simulated of rows beside what was measured of them."""
+    """Compares simulated rows with measured ones."""
 
     def __init__(
         self, simulated: Simulated, choice: Choice, observed: Sequence[Observed], values: int = 1
@@ -162,5 +162,5 @@ def _key(parameters: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _log_ratio(found: float, wanted: float) -> float:
-    """Of none, as of next to none."""
+    """The logarithm of the ratio; a value of 0 counts as a thousandth of `wanted`."""
     return math.log(max(found, wanted / 1e3) / wanted)

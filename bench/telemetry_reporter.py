@@ -1,7 +1,8 @@
-"""What it costs `headway serve` to report: hello world under wrk, with and without --telemetry.
+"""Measures the cost of reports to `headway serve`: hello world under wrk, with and without
+--telemetry.
 
 Both are measured in every round, each in a fresh server. The reports are received, every second,
-and thrown away: what a recorder costs is bench/telemetry_store.py's business.
+and discarded; bench/telemetry_store.py measures the cost of a recorder.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What recording costs: 500 processes that report every second, what a month of 50 takes on disk,
-and how long a week of it takes to be drawn.
+"""Measures the cost of recording: 500 processes that report every second, the size of a month of
+50 processes on disk, and the time that a chart of a week of it takes.
 
 The datagrams are those of a real `headway serve` of two processes with five threads, which answer
 some dozens of requests a second on four paths; they are sent again with other pids and times.

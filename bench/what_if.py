@@ -1,4 +1,4 @@
-"""What `headway simulate --from` predicts, beside what then happens.
+"""Compares the predictions of `headway simulate --from` with measurements.
 
 Two processes of five threads serve a page of 3 ms of Python and 1 ms of waiting to ten clients, at
 a switch interval of 5 ms, and are recorded by `headway telemetry --store`. From that alone it is

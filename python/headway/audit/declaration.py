@@ -1,4 +1,4 @@
-"""What an extension module declares, read from its definition in memory.
+"""The declarations of an extension module, read from its definition in memory.
 
 Multi-phase initialization (PEP 489) has a `PyModuleDef` with slots, and two of them, new in CPython
 3.12 and 3.13, say what the module supports. `PyModule_GetDef` finds it for a module that is loaded,
@@ -73,7 +73,7 @@ class ModuleDefinition(ctypes.Structure):
 
 
 def read_declaration(module: Any, file: str) -> Declaration:
-    """What the loaded module declares."""
+    """The declarations of a loaded module."""
     if not isinstance(module, ModuleType):
         # It put something else in its own place in sys.modules.
         return UNKNOWN

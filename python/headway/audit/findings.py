@@ -1,5 +1,5 @@
-"""What an audit found: of each extension module, and of the application, whether it supports what
-and how that is known. Pure; `to_dict` is the JSON of `--json`, schema 1."""
+"""The findings of an audit: for each extension module and the application, the features that it
+supports, and how that is known. Pure; `to_dict` is the JSON of `--json`, schema 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_TRIED = Answer("unknown", "not tried")
 
 @dataclass
 class Subject:
-    """What was examined: the application, or a module that it imports."""
+    """An examined subject: the application, or a module that it imports."""
 
     own_gil: Answer = NOT_TRIED
     shared_gil: Answer = NOT_TRIED
@@ -77,6 +77,6 @@ class Audit:
 
 
 def _in_order(subject: Subject) -> dict[str, Any]:
-    """What it is first, then the answers."""
+    """The description of the subject first, then the answers."""
     values = asdict(subject)
     return {key: values[key] for key in sorted(values, key=lambda key: key in SUPPORTS)}

@@ -71,7 +71,7 @@ def _create(gil: str) -> Any:
 
 
 def _run(interpreter: Any, program: str) -> str | None:
-    """What the program raised, which it should not."""
+    """Runs the program; returns the exception that it raised, which it should not."""
     try:
         run = _module().exec if sys.version_info >= (3, 13) else _module().run_string
         failure = run(interpreter, program)

@@ -1,5 +1,5 @@
-"""Imports the application in a child's main interpreter, and tells of every extension module that
-is there then: its file, its distribution, who imported it, and what it declares."""
+"""Imports the application in a child's main interpreter, and reports every extension module that is
+loaded then: its file, its distribution, its importer, and its declarations."""
 
 from __future__ import annotations
 

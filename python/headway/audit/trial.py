@@ -30,7 +30,7 @@ class Ending(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What a child told, in order, and how it ended."""
+    """The events of a child, in order, and its end."""
 
     events: list[Event]
     ending: Ending
@@ -48,9 +48,9 @@ def run_trial(
 ) -> Trial:
     """Runs a child to its end; `heard` gets each event at once.
 
-    What the application prints goes to our stderr, or is kept for the last line before a crash. The
-    child is the first of a session of its own, and whatever it started there ends with it, on
-    Ctrl-C too, which so does not reach it.
+    The output of the application goes to our stderr, or is kept for the last line before a crash.
+    The child leads a session of its own, so Ctrl-C does not reach it. All processes of the session
+    end with the child.
     """
     read_fd, write_fd = os.pipe()
     with tempfile.TemporaryFile() as output, os.fdopen(read_fd, "rb", buffering=0) as pipe:
@@ -135,8 +135,8 @@ def _death(status: int) -> str:
 
 
 def _flags() -> list[str]:
-    """What this interpreter was started with, but for -X gil: whether an extension module switches
-    the GIL on shows only where nobody has said what it is to be."""
+    """The options of this interpreter without -X gil: an extension module switches the GIL on only
+    if no option says whether it is on."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     kept: list[str] = []
     for flag in flags:

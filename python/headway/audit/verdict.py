@@ -26,7 +26,7 @@ def loads(gil: str) -> Answer:
 
 
 def of_module(trial: Trial, gil: str, name: str) -> Answer:
-    """What came of a module tried alone."""
+    """The answer for a module that was tried alone."""
     return _answer(trial, gil, name)
 
 
@@ -106,7 +106,7 @@ def present(trial: Trial) -> set[str] | None:
 
 
 def declared_free_threading(module: Module) -> Answer:
-    """What can be known on a build with a GIL, which ignores the slot."""
+    """The answer on a build with a GIL, which ignores the slot."""
     gil, initialization = module.declares["gil"], module.declares["initialization"]
     if gil == "not-used":
         return Answer(

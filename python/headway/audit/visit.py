@@ -1,5 +1,5 @@
-"""What runs inside an interpreter that is tried out: it imports modules, or the application, and
-tells how that went. Imports as little as it can, since this is the interpreter in question."""
+"""The code inside an interpreter that is tried: it imports modules, or the application, and reports
+the outcome. It imports as little as possible, because this is the interpreter under test."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _load(application: str, phase: str, events: EventPipe) -> None:
     try:
         load_application(application)
     except ImportFailed as error:
-        # What the application raised says more than that it did.
+        # The application's own exception says more than the one that wraps it.
         cause = error.__context__ or error
         events.send("failed", module=None, phase=phase, **describe(cause))
     except BaseException as error:

@@ -132,8 +132,8 @@ def _requirements(text: str) -> list[str]:
 
 
 def _path(arguments: argparse.Namespace) -> list[str]:
-    """What comes before `sys.path`, as `headway serve` has it for the same flags; but .pth files
-    are not heeded."""
+    """The directories before `sys.path`, as in `headway serve` with the same flags, but without
+    .pth files."""
     path = []
     given = [("--python-path", each) for each in ":".join(arguments.python_path).split(":") if each]
     if arguments.app_dir is not None:

@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         options.values or (None if options.quick else DEFAULT_VALUES),
         QUICK_S / len(experiments) if options.quick else None,
     )
-    # What cannot be is refused before anything is measured.
+    # A choice that is impossible is refused before the first measurement.
     planned = [Rounds(each, known_to(each, choice), lengths, progress) for each in experiments]
     return measure(planned, experiments, choice, outputs)
 
@@ -154,7 +154,7 @@ def known_to(experiment: Experiment, choice: Choice) -> Choice:
 
 
 def show(options: argparse.Namespace) -> int:
-    """What a file has, without a measurement."""
+    """Shows the results of a file without a measurement."""
     parser = argparse.ArgumentParser()
     prepare_parser(parser)
     replay.check_options(options, parser.parse_args([]))
@@ -199,8 +199,8 @@ def choose(options: argparse.Namespace) -> Choice:
 def policies_for(
     interpreter: interpreters.Interpreter, asked: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
-    """What was asked for, or the default; without a Headway of the interpreter's own, its stock.
-    Raises CommandError (exit code 2) for what it does not know."""
+    """The chosen policies, or the default; only stock if the interpreter has no Headway of its own.
+    Raises CommandError (exit code 2) for a policy that its Headway does not know."""
     if not interpreter.headway:
         if asked and asked != (STOCK,):
             raise CommandError(
@@ -307,5 +307,5 @@ def report(experiment: Experiment, results: Results, style: Style) -> list[str]:
 
 
 def doubts_of(metadata: Metadata) -> list[str]:
-    """What makes all that was shown worth less."""
+    """A line for each reason to doubt the results."""
     return [f"doubtful: {doubt}" for doubt in doubts(metadata)]

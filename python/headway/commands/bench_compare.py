@@ -1,7 +1,6 @@
 """The verb `headway bench-compare`: two files of results, and whether the second is better.
 
-What is compared and how is `comparison`'s business; here are the options, the tables and the exit
-codes.
+`comparison` compares the files; this module has the options, the tables and the exit codes.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 
-# What an __init__ that makes submodules by itself has in its source.
+# Words in the source of an __init__ that makes submodules by itself.
 DYNAMIC_MARKS = ("__path__", "sys.modules", "meta_path")
 
 
 def find_module(name: str) -> str:
-    """What is wrong with NAME as in `python -m NAME`; "" if it is found."""
+    """The reason why `python -m NAME` would fail; "" if NAME is found."""
     parts = name.split(".")
     if not all(parts) or "/" in name:
         return "not a module name"

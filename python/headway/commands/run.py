@@ -101,7 +101,7 @@ examples:
 
 
 class Program(NamedTuple):
-    """What to run: `option` is "" for a script, "-m" or "-c"."""
+    """The program to run: `option` is "" for a script, "-m" or "-c"."""
 
     option: str
     name: str
@@ -267,7 +267,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
 
 
 def program_name(program: Program) -> str:
-    """What the program is called among others."""
+    """The program's name in a report."""
     if program.option == "-m":
         return f"-m {program.name}"
     return program.option or os.path.basename(program.name)

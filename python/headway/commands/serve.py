@@ -127,8 +127,8 @@ def _settings(
     files: ConfigurationFiles,
     passed: Sequence[Address],
 ) -> ServerSettings:
-    """What there is to do, at the start and once more at SIGHUP. `start` may then lead elsewhere:
-    one generation stays with one directory."""
+    """The settings, at the start and again at each SIGHUP. `start` may then lead to another
+    directory: a generation stays with one directory."""
     folder = os.path.realpath(start)
     resolution = read_configuration(arguments, folder, files, passed)
     for warning in resolution.warnings:
@@ -145,8 +145,8 @@ def read_configuration(
     files: ConfigurationFiles | None = None,
     passed: Sequence[Address] = (),
 ) -> Resolution:
-    """What flags and file say together, their names taken from `folder` on; `CommandError` with
-    exit code 2 for what cannot be. `passed` is where a service manager listens already."""
+    """The configuration from flags and file, with relative paths from `folder` on. `passed` has the
+    addresses on which a service manager listens. Raises `CommandError` with exit code 2."""
     flags = read_flags(arguments, folder)
     if arguments.config is None:
         if not flags.groups[0].mounts:

@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
     if options.workload:
         kept = bench.with_workloads([each.experiment for each in chosen], choice, bool(names))
         chosen = [SIMULATED[each.name] for each in kept]
-    # What cannot be is refused before anything is simulated.
+    # A choice that is impossible is refused before the first simulation.
     planned = [
         Rounds(each, bench.known_to(each.experiment, choice), conditions, progress)
         for each in chosen

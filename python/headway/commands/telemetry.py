@@ -224,5 +224,5 @@ def _otlp_header(text: str) -> tuple[str, str]:
     try:
         return otlp.parse_header(text)
     except ValueError as error:
-        # What there is may be a secret.
+        # The text of the option may be a secret.
         raise argparse.ArgumentTypeError(str(error)) from None

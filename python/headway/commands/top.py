@@ -1,4 +1,4 @@
-"""`headway top`: the command line, and which of the two ways to show is wanted."""
+"""`headway top`: the command line, and the choice between a screen and text."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             return show_once(source, arguments)
         from headway.top.app import Top
 
-        # Nobody there is told in one line, rather than on a screen that stays empty.
+        # A missing recorder is reported in one line, rather than on a screen that stays empty.
         source.ask("now")
         Top(
             source,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import resource
 
-# What the server and the application have open beside connections.
+# Descriptors of the server and the application beside connections.
 OTHERS = 256
 
 
@@ -19,7 +19,7 @@ def raise_limit(max_connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _least(max_connections + OTHERS, hard)
     if _least(soft, wanted) != wanted:
-        # Whoever forbids it has a reason; less serves as well, but for the last connections.
+        # If this is forbidden, the server has fewer descriptors, and accepts fewer connections.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

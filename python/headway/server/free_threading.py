@@ -75,18 +75,17 @@ def will_have_gil(python_home: str | None, free_threading: bool) -> bool:
 
 
 def mode_flags(python_home: str | None, free_threading: bool) -> list[str]:
-    """What the command line of a process says of its GIL. Explicit both ways: PYTHON_GIL does not
-    win over it, and no extension module turns the GIL on again. Builds without the choice get
-    nothing."""
+    """The -X gil option for the command line of a process. It is explicit in both cases, so that
+    PYTHON_GIL does not override it and no extension module turns the GIL on. Builds with a GIL get
+    no option."""
     if not is_free_threaded(python_home):
         return []
     return ["-X", f"gil={0 if free_threading else 1}"]
 
 
 def other_flags() -> list[str]:
-    """What this interpreter was started with and the others should be, -X and -W options mostly,
-    but its own mode: of two -X gil CPython heeds the first, and a build with a GIL ends at
-    -X gil=0."""
+    """The options of this interpreter for the others, mostly -X and -W, without -X gil: of two,
+    CPython heeds the first, and a build with a GIL refuses -X gil=0."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     kept: list[str] = []
     for flag in flags:

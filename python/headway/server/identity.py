@@ -1,7 +1,7 @@
-"""What a process of a group is to the system, beside serving: its user, directory, limits, name.
+"""The identity of a group's process: its user, directory, limits and name.
 
-Taken on once, by the process itself, before the application is imported, in the order in which
-each step may still be allowed. Errors name the group and the value.
+The process takes it on once, before it imports the application, in an order in which each step is
+still allowed. Errors name the group and the value.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def take_on(group: ProcessGroup) -> None:
 
 
 def find_root(groups: Iterable[ProcessGroup]) -> Iterator[str]:
-    """Which groups will run as root though nobody said so, in words."""
+    """Warns about groups that will run as root although no option says so."""
     names = [each.name for each in groups if each.user is None]
     if os.geteuid() != 0 or not names:
         return
@@ -70,8 +70,8 @@ def find_root(groups: Iterable[ProcessGroup]) -> Iterator[str]:
 
 
 def socket_access(group: ProcessGroup) -> Access:
-    """Who may connect to the group's UNIX sockets. Those that root opens are the group's own, as
-    they would be if its processes had opened them. Raises `CommandError` with exit code 2."""
+    """The owner and mode of the group's UNIX sockets. Sockets that root opens belong to the group,
+    as if its processes had opened them. Raises `CommandError` with exit code 2."""
     uid = gid = None
     if os.geteuid() == 0:
         user, gid = _account_of(group)
@@ -140,7 +140,7 @@ def find_user(name: str) -> pwd.struct_passwd:
 
 
 def find_group(name: str) -> int:
-    """Likewise; a group by number need not be known."""
+    """The gid of a group by name or `#number`; a number need not be known to the system."""
     return int(name[1:]) if name[:1] == "#" else grp.getgrnam(name).gr_gid
 
 

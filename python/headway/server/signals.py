@@ -28,7 +28,7 @@ IGNORED = (signal.SIGTTIN, signal.SIGTTOU)
 # The terminal sends these to all processes of the server, and what they mean is for the supervisor
 # to say.
 TERMINALS_SIGNALS = (signal.SIGINT, signal.SIGHUP)
-# A service manager sends these to all, if it is told to; an application may have a use for them.
+# A service manager may send these to all processes; an application may use them.
 APPLICATIONS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 # Blocked in a new process until it has handlers for them (`start`).
 SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS

@@ -1,4 +1,4 @@
-"""What a server tells people on stderr, in whatever interpreter an application runs."""
+"""The server's messages on stderr, from any interpreter."""
 
 from __future__ import annotations
 

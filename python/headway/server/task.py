@@ -1,4 +1,4 @@
-"""What the supervisor tells a process that it starts: its first message on the control socket."""
+"""The task of a process: the supervisor's first message on the control socket."""
 
 from __future__ import annotations
 

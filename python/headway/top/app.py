@@ -24,7 +24,7 @@ from headway.top.source import Source
 from headway.top.tables import SORTS, VIEWS, Row, Table, View
 
 WINDOWS_S = (10.0, 60.0, 300.0)
-# What a pane has left and right of its tables.
+# The columns to the left and right of a pane's tables.
 MARGIN = 4
 STYLES = {"ok": "green", "note": "", "warning": "yellow", "critical": "bold red"}
 
@@ -118,7 +118,7 @@ class Rows(DataTable[Text]):
 
 
 def identity(row: Row) -> str:
-    """What makes it the same row as the one of a moment ago."""
+    """The key that identifies a row from one refresh to the next."""
     names = ("host", "group", "pid", "name", "thread", "gil", "time", "started")
     return "/".join(str(row.get(name, "")) for name in names)
 

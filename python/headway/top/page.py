@@ -1,5 +1,5 @@
-"""What `headway top` shows, in lines of text without colour: totals, verdicts, and the details of
-one row. Pure: answers of the API go in.
+"""The page of `headway top` as lines of text without colour: totals, verdicts, and the details of
+one row. Pure: the input are answers of the API.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def verdict_lines(verdict: Any) -> Iterator[str]:
 
 
 def scope_name(row: Row) -> str:
-    """Whose figures they are."""
+    """The process or process group of a row's figures."""
     if "pid" in row:
         group = f" of {text(row.get('group'))}" if row.get("group") else ""
         return f"process {text(row.get('pid'))}{group} on {text(row.get('host'))}"
@@ -203,7 +203,7 @@ def measured(row: Row) -> Iterator[str]:
 
 
 def details(row: Row) -> list[str]:
-    """Whatever is known of one row, a measured scope or an event; a stack is told line by line."""
+    """The details of one row, a measured scope or an event; a stack takes a line for each frame."""
     if "summary" in row:
         return [scope_name(row), "", *measured(row)]
     lines = []
@@ -239,7 +239,7 @@ LOSSES = (
 
 
 def health(recorder: Any) -> str:
-    """What the recorder says of itself, where it is not as it should be."""
+    """The recorder's reports on its own losses and errors; empty if there are none."""
     if not isinstance(recorder, dict):
         return ""
     losses = [

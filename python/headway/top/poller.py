@@ -14,8 +14,8 @@ from headway.top.source import Answer, NoAnswer, Query, Source, ask_now
 
 
 class Question(NamedTuple):
-    """What is now, of a group if one is named, and the page `path` below /api/v1/ where there is
-    one, for the view of this name."""
+    """The request for the view of this name: `now`, of one group if it is named, and the page
+    `path` below /api/v1/ if the view has one."""
 
     view: str
     window_s: float

@@ -18,7 +18,7 @@ from headway.recorder.site.api import QUESTIONS
 from headway.report import columns
 from headway.top.source import Answer, NoAnswer, Query
 
-# Who may write may report, as with `headway telemetry`.
+# Write permission allows a process to report, as with `headway telemetry`.
 SOCKET_MODE = 0o660
 MAX_PATH_BYTES = 107
 POLL_S = 0.05

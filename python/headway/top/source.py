@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 def ask_now(source: Source, window_s: float, group: str | None) -> Answer:
-    """What is now: of everybody, or of one process group, on whichever hosts it is."""
+    """The present figures of all processes, or of one process group on any host."""
     now = source.ask("now", [("window", f"{window_s:g}")])
     if group is None:
         return now

@@ -1,7 +1,7 @@
-"""What an Apache configuration holds, each directive with whom it concerns: hosts, process groups
-and interpreters.
+"""The contents of an Apache configuration, each directive with the hosts, process groups and
+interpreters that it applies to.
 
-Refuses directives where mod_wsgi would not take them, and puts what is for httpd alone aside.
+Refuses directives where mod_wsgi would not take them, and puts those for httpd alone aside.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _sort(contents: Contents, directives: list[Directive], host: Host) -> None:
 
 
 def _sort_section(contents: Contents, section: Directive) -> None:
-    """What else is in a section for a part of the URLs: nothing there is for Headway."""
+    """The other directives in a section for a part of the URLs: none is for Headway."""
     for directive in section.children or []:
         if directive.children is not None and directive.key in SCOPES:
             _sort_section(contents, directive)

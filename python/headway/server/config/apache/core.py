@@ -45,7 +45,7 @@ CORE: dict[str, Core] = {
     "limitrequestfields": Core(
         ("max-fields",), Whole(0, 10_000), lambda count: 10_000 if count == 0 else count
     ),
-    # Of one field there, of the whole head here, which must be able to hold it.
+    # In httpd the limit of one field; here that of the whole head, which must be able to hold it.
     "limitrequestfieldsize": Core(
         ("max-head-size",), Whole(1024, 2**24), lambda size: max(size, LIMITS.max_head_bytes)
     ),

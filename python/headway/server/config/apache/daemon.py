@@ -1,7 +1,7 @@
 """WSGIDaemonProcess: one process group of mod_wsgi's, its options and its defaults.
 
 Ranges are those of mod_wsgi 6, read strictly: it takes "5x" for 5, and `nan` for a switch interval.
-What it has and Headway has not is in `NOT_HAD` and `REFUSED`, each with the reason that users see.
+`NOT_HAD` and `REFUSED` have its options that Headway lacks, each with the reason for users.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Daemon:
 
 
 def read_daemon(directive: Directive, server_name: str | None, is_virtual: bool) -> Daemon:
-    """What the directive says; raises `CommandError` for what mod_wsgi would not take."""
+    """The options of the directive; raises `CommandError` for any that mod_wsgi would not take."""
     if not directive.words or "=" in directive.words[0]:
         raise directive.refuse(cut(directive.text) or "nothing", "NAME option=value ...")
     daemon = Daemon(directive.words[0], directive, server_name, is_virtual)
@@ -140,7 +140,7 @@ def _leave_accounts(daemon: Daemon) -> None:
 
 
 def defaults() -> dict[str, Value]:
-    """What mod_wsgi takes where an option is not given and Headway takes something else."""
+    """mod_wsgi's defaults, where Headway's differ."""
     return {
         name: Value(option.daemon_default, ORIGIN_OF_DEFAULTS)
         for name, option in GROUP_OPTIONS.items()

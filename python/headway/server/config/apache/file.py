@@ -82,7 +82,7 @@ def _group_draft(contents: Contents, group: Group) -> GroupDraft:
 
 
 def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:
-    """What server scope and then the virtual hosts say in httpd's own directives."""
+    """The values of httpd's own directives in server scope and then in the virtual hosts."""
     given = {
         name: value._replace(origin=f"{value.origin}, {INHERITED}")
         for name, value in _values_of(contents, contents.main).items()

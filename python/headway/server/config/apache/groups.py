@@ -21,8 +21,8 @@ from headway.server.config.configuration import Value
 
 @dataclass
 class Group:
-    """What one process group serves, where, and for which hosts. `name` is "" for the default
-    one; aliases and their application groups are by path; `tls` holds certificate and key."""
+    """The applications of one process group, its addresses and its hosts. `name` is "" for the
+    default one; aliases and their application groups are by path; `tls` holds certificate and key."""
 
     name: str
     aliases: dict[str, Alias]

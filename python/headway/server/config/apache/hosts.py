@@ -22,7 +22,7 @@ from headway.server.config.option_types import GLOBAL, parse_url_path
 # Sections whose content holds for a part of the URLs or files; merged in this order by httpd.
 SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "locationmatch")
 SCOPED = ("wsgiprocessgroup", "wsgiapplicationgroup", "wsgicallableobject")
-# Who is let in; the last that holds decides.
+# Directives that allow or deny access; the last that applies decides.
 ACCESS = ("require", "requireall", "requireany", "requirenone", "deny")
 
 
@@ -104,7 +104,7 @@ def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -
             raise directive.refuse(f"{name}=", "a name")
 
     def said(option: str, key: str) -> tuple[Directive, str] | None:
-        """What the alias or a directive in force says, and that directive."""
+        """The value from the alias or from a directive in force, and that directive."""
         if option in given:
             return directive, given[option]
         scoped = in_force((key,), path, script, (main, host) if host is not main else (main,))

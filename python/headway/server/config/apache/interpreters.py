@@ -33,7 +33,8 @@ NAMES = (
     "WSGIPerInterpreterGIL, WSGIFreeThreading, WSGISwitchInterval, WSGIPythonPath, "
     "WSGIRestrictStdin, WSGIRestrictStdout, WSGIRestrictSignal"
 )
-# What each says of one application group, with mod_wsgi's default where Headway has another.
+# The option of an application group for each directive; DEFAULTS has mod_wsgi's own defaults
+# where Headway's differ.
 OPTION_OF = {
     "wsgiperinterpretergil": "per-interpreter-gil",
     "wsgirestrictstdin": "restrict-stdin",
@@ -67,7 +68,7 @@ class Container:
 
 
 class Interpreters:
-    """What server scope and the containers say of interpreters."""
+    """The directives about interpreters in server scope and in containers."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -149,8 +150,8 @@ class Interpreters:
         return [*layers, self._top["wsgipythonpath"]] if has_base else layers
 
     def of_application_group(self, process_group: str, name: str) -> dict[str, Value]:
-        """What is said of the interpreters of one application group, by the names of its options;
-        what is for all of the process is not repeated."""
+        """The options of one application group's interpreters, without those that apply to the
+        whole process."""
         given = dict(DEFAULTS)
         for key, option in OPTION_OF.items():
             container = self._winner(key, process_group, name)
@@ -161,7 +162,7 @@ class Interpreters:
         if container is not None and container.application_group is not None:
             given["switch-interval"] = container.values["wsgiswitchinterval"]
         paths = self._paths(process_group, name)
-        # What is for the process follows anyway; it stands here where it goes before the group's.
+        # The process's paths follow anyway; they are listed only before a path of the group.
         while paths and paths[-1].application_group is None:
             del paths[-1]
         if paths:
@@ -195,7 +196,7 @@ class Interpreters:
         return {each.process_group: each.section for each in self._containers if each.process_group}
 
     def application_groups_named(self) -> dict[str, Directive]:
-        """Likewise those application groups of which containers say something."""
+        """The application groups that containers name, each with its section."""
         return {
             each.application_group: each.section
             for each in self._containers

@@ -11,7 +11,7 @@ from headway.server.config.apache.interpreters import ON_OR_OFF, parse_word
 from headway.server.config.apache.syntax import Directive
 from headway.server.config.option_types import Text
 
-# What would have to be done, or requests would be let in or served otherwise than was asked for.
+# Without these directives, requests would be allowed or served against the configuration.
 REFUSED = {
     "wsgiscriptaliasmatch": "WSGIScriptAlias, whose paths are no patterns",
     "wsgidispatchscript": "WSGIScriptAlias with process-group=",

@@ -19,7 +19,7 @@ from headway.server.config.files import ConfigurationFiles
 MAX_INCLUDE_DEPTH = 32
 # The httpd whose configuration this is taken for, in <IfVersion>.
 VERSION = (2, 4, 66)
-# What Headway stands in for, and what every httpd has built in.
+# The modules that Headway replaces, and those that are built into every httpd.
 BUILT_IN = ("core", "http", "log_config", "so", "unixd", "version", "wsgi")
 MODULES = {f"mod_{name}.c" for name in BUILT_IN} | {f"{name}_module" for name in BUILT_IN}
 COMPARISONS = {

@@ -56,8 +56,8 @@ class Directive:
         )
 
     def options(self, start: int) -> list[tuple[str, str]]:
-        """What follows the first `start` words, as pairs of `option=value`; the value is one word,
-        in quotes if need be."""
+        """The words after the first `start` ones, as pairs of `option=value`; a value is one word,
+        possibly in quotes."""
         rest, options = self.text, []
         for _ in range(start):
             _, rest = next_word(rest)

@@ -1,5 +1,5 @@
-"""What there is to say about an Apache configuration once it is understood: what of it is not as it
-was there, and what was left out.
+"""Warnings about an Apache configuration that was understood: settings with another meaning here,
+and directives that were left out.
 """
 
 from __future__ import annotations
