@@ -22,7 +22,8 @@ from headway.server.config.configuration import Value
 @dataclass
 class Group:
     """The applications of one process group, its addresses and its hosts. `name` is "" for the
-    default one; aliases and their application groups are by path; `tls` holds certificate and key."""
+    default group; aliases and their application groups are by path; `tls` holds certificate and
+    key."""
 
     name: str
     aliases: dict[str, Alias]
