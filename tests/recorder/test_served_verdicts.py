@@ -7,18 +7,23 @@ while. How fast anything is does not matter.
 from __future__ import annotations
 
 import http.client
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
+from launch import run_main
 from recorded import Recorded
 from served import FREE_THREADING, Served
 
 PATIENCE_S = 40.0
+TIMEOUT_S = 30
 WINDOW_S = 3
 # Between two questions.
 PAUSE_S = 0.1
@@ -54,19 +59,26 @@ def load(address: tuple[str, int], targets: dict[str, int]) -> Iterator[None]:
 
 
 @contextmanager
-def situation(
-    folder: Path, targets: dict[str, int], *options: str
-) -> Iterator[Callable[[], dict[str, Any]]]:
-    """A server under load; yields what asks for the verdict of the last seconds."""
+def recorded(folder: Path, targets: dict[str, int], *options: str) -> Iterator[Recorded]:
+    """The recorder of a server under load."""
     recorder = Recorded(folder)
     try:
         telemetry = ("--telemetry", f"unix:{recorder.socket}", "--telemetry-interval", "0.5")
         with Served("depth:application", *telemetry, *options) as server:
             assert server.address is not None
             with load(server.address, targets):
-                yield lambda: recorder.ask(f"summary?from=-{WINDOW_S}")["verdict"]
+                yield recorder
     finally:
         recorder.stop()
+
+
+@contextmanager
+def situation(
+    folder: Path, targets: dict[str, int], *options: str
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """A server under load; yields a function that asks for the verdict of the last seconds."""
+    with recorded(folder, targets, *options) as recorder:
+        yield lambda: recorder.ask(f"summary?from=-{WINDOW_S}")["verdict"]
 
 
 def wait_for(judge: Callable[[], dict[str, Any]], name: str, *never: str) -> dict[str, Any]:
@@ -155,6 +167,57 @@ def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
     assert "/hold" in found["text"]
     assert "depth.py:" in found["text"]
     assert "in hold_for_a_while" in found["text"]
+
+
+def views(recorder: Recorded) -> dict[str, str]:
+    """The verdict of the last seconds by each view, as its title."""
+    titles = {}
+    for row in ("summary?from=-3", "now?window=3"):
+        answer = recorder.ask(row)
+        verdict = answer.get("total", answer)["verdict"]
+        titles[verdict["name"]] = verdict["title"]
+    with urlopen(f"{recorder.url}/metrics", timeout=TIMEOUT_S) as answer:
+        metrics = re.findall(r'headway_verdict="([\w-]+)"\} 1$', answer.read().decode(), re.M)
+    with urlopen(f"{recorder.url}/api/v1/compare.md?row=a~-3~~", timeout=TIMEOUT_S) as answer:
+        table = answer.read().decode().splitlines()[-1]
+    top = run_main("top", recorder.url, "--once", "--window", "3").stdout
+    shown = {"API": next(iter(titles)), "metrics": ",".join(metrics)}
+    for name, title in titles.items():
+        shown |= {"comparison": name} if title in table else {}
+        shown |= {"top": name} if title in top else {}
+    return shown
+
+
+@pytest.mark.serial
+@pytest.mark.slow("keeps servers under load for some seconds")
+@pytest.mark.parametrize(
+    ("targets", "options", "cores", "verdict"),
+    [
+        ({"/wait?0.05": 3}, ("--threads", "5"), None, "io-bound"),
+        ({"/wait?0.05": 8}, ("--threads", "2"), None, "saturated"),
+        ({"/compute?0.05": 4}, ("--processes", "2", "--threads", "2"), 1, "cpu-bound"),
+    ],
+    ids=["I/O-bound", "too few threads", "too few cores"],
+)
+def test_each_view_says_the_same_of_a_service(
+    tmp_path: Path,
+    targets: dict[str, int],
+    options: tuple[str, ...],
+    cores: int | None,
+    verdict: str,
+) -> None:
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(usable)[:cores])
+    try:
+        with recorded(tmp_path, targets, *options) as recorder:
+            os.sched_setaffinity(0, usable)
+            deadline = time.monotonic() + PATIENCE_S
+            same = dict.fromkeys(("API", "metrics", "comparison", "top"), verdict)
+            while (shown := views(recorder)) != same:
+                assert time.monotonic() < deadline, shown
+                time.sleep(PAUSE_S)
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 @pytest.mark.skipif(not FREE_THREADING, reason="there is a GIL")
