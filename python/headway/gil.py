@@ -8,7 +8,7 @@
     gil.uninstall()
 
 The meter observes and does not affect scheduling, unless `install()` is given a policy.
-`snapshot()` may be called from any thread. ARCHITECTURE.md defines the terms and figures.
+`snapshot()` may be called from any thread. docs/design/words.md defines the terms and figures.
 `Snapshot.report()` returns the GIL report as objects, `Snapshot.to_dict()` as plain values
 (schema 2).
 """

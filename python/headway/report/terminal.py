@@ -258,7 +258,7 @@ def _waits(gil: GilRow, report: GilReport, style: Style) -> list[str]:
 
 def _free_threading(parks: FreeThreading, wall_s: float, style: Style) -> list[str]:
     """The waits of a free-threaded build, and the threads that waited for locks and events; see
-    `parks` in ARCHITECTURE.md's "Words"."""
+    "parked" in docs/design/words.md."""
     facts = f"CPU {units.seconds(parks.cpu_s)}"
     if parks.cpu_s is not None and wall_s:
         facts += f", {parks.cpu_s / wall_s:.2f} cores on average"

@@ -95,7 +95,7 @@ def _gils(report: GilReport) -> list[str]:
 
 
 def _parks(parks: FreeThreading | None) -> list[str]:
-    """The line for a process without a GIL; see "parked" in ARCHITECTURE.md. Empty without
+    """The line for a process without a GIL; see "parked" in docs/design/words.md. Empty without
     `parks`."""
     if not parks:
         return []

@@ -4,7 +4,7 @@ Text in, directives out: continued lines are joined, comments dropped, sections 
 directive by name and reads no file; `reading` does. Pure.
 
 A lexer of our own, since none of the parsers that could be had keeps line numbers and follows
-httpd's rules: see ARCHITECTURE.md.
+httpd's rules: see docs/design/configuration.md.
 """
 
 from __future__ import annotations
