@@ -8,7 +8,7 @@
 PYTHON ?=
 EXTRAS ?=
 
-.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server screenshot build clean
+.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server screenshot docs build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,9 +55,12 @@ screenshot: ## Take the README's picture of the dashboard, from a recording made
 	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt
 	@.venvs/3.13/bin/python scripts/screenshot.py docs/dashboard.png
 
+docs: ## Build the site of the documents into site/
+	@scripts/docs
+
 build: ## Make .venv with .venv/bin/headway in it, and with the packages of EXTRAS
 	@EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)
-	rm -rf target .venv .venvs dist web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache
+	rm -rf target .venv .venvs dist site docs/reference/cli.md web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
