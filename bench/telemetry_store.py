@@ -11,6 +11,8 @@ some dozens of requests a second on four paths; they are sent again with other p
           and then bounded as the recorder does, by age and --store-limit. Its size.
   week    in that store: the sums of 300 points of the last seven days, for all processes and for
           one; and the sum of each process.
+  rollups in that store: the time of such a chart over an hour to a month, with each table of
+          rollups left out in turn. Only with --part.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import os
 import random
 import socket
 import sqlite3
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,13 +42,13 @@ from headway.experiments.claim import Statement
 from headway.experiments.processes import BenchmarkError, Program, started
 from headway.experiments.progress import clear_progress, progress
 from headway.recorder.query.history import History
-from headway.recorder.store import schema
+from headway.recorder.store import reading, schema
 from headway.recorder.store.encoding import pack_record, pack_ticks
 from headway.recorder.store.metadata import set_mark
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.retention import KEPT, forget_most, forget_old
 from headway.recorder.store.rollup import merge
-from headway.recorder.store.schema import GROUP_LEVELS, LEVELS, Level, row_id
+from headway.recorder.store.schema import GROUP_LEVELS, LEVELS, PROCESS_LEVELS, Level, row_id
 from headway.recorder.store.selection import EVERYTHING, Selection
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
 
@@ -61,6 +65,8 @@ TIMEOUT_S = 60.0
 MAX_CORE_SHARE = 0.1
 MAX_WEEK_S = 1.0
 PARTS = ("ingest", "month", "week")
+ROLLUPS = "rollups"
+RANGES_S = {"1 h": 3_600, "6 h": 21_600, "1 day": DAY_S, "1 week": WEEK_S, "30 days": MONTH_S}
 HEADINGS = ("part", "what", "median", "lowest", "highest")
 
 
@@ -97,7 +103,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         targets.append(
             target("500 processes at 1 Hz, share of a core", share, MAX_CORE_SHARE, at_most=True)
         )
-    if {"month", "week"} & set(options.part):
+    if {"month", "week", ROLLUPS} & set(options.part):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             targets += measure_month(Path(folder) / "month.sqlite", records, options, figures)
     rows = []
@@ -185,6 +191,8 @@ def measure_month(
     figures.record(MONTH, value=size / 1e6)
     targets = [target("a month of 50 processes", size / 1e6, 1000, at_most=True, unit="MB")]
     print_levels(str(path), now)
+    if ROLLUPS in options.part:
+        print_rollups(str(path), now, options.rounds)
     if "week" not in options.part:
         return targets
     history = History(reader=Reader(str(path)), clock=lambda: now)
@@ -202,6 +210,36 @@ def measure_month(
     week_s = figures.median(WEEK, "value")
     targets.append(target("a week of 50 processes", week_s, MAX_WEEK_S, at_most=True, unit="s"))
     return targets
+
+
+def print_rollups(path: str, now: float, rounds: int) -> None:
+    """The seconds of charts of all processes and of one, without each table in turn."""
+    usual = reading.levels_of
+
+    def without(*left_out: Level) -> Callable[[bool], tuple[Level, ...]]:
+        def levels_of(groups: bool) -> tuple[Level, ...]:
+            found = tuple(level for level in usual(groups) if level not in left_out)
+            return found if len(found) > 1 else PROCESS_LEVELS
+
+        return levels_of
+
+    cases = {"": usual, "process_group_*": without(*GROUP_LEVELS)}
+    cases |= {level.table: without(level) for level in LEVELS}
+    selections = {"all": EVERYTHING, "one": Selection(pids=frozenset({1}))}
+    history = History(reader=Reader(path), clock=lambda: now)
+    rows = []
+    for name, levels_of in cases.items():
+        reading.levels_of = levels_of
+        row = []
+        for selection in selections.values():
+            for range_s in RANGES_S.values():
+                ask = partial(history.records, now - range_s, now, range_s / POINTS, selection)
+                row.append(number(statistics.median(lasted(ask) for _ in range(rounds)) * 1e3))
+        rows.append((f"without {name}" if name else "with all", *row))
+    reading.levels_of = usual
+    history.close()
+    headings = [f"{which}, {span}, ms" for which in selections for span in RANGES_S]
+    print(table(("charts", *headings), rows, names=1))
 
 
 def lasted(work: Callable[[], object]) -> float:
@@ -323,7 +361,11 @@ def main() -> int:
     parser = sitting.Parser("telemetry_store", __doc__)
     sitting.prepare_parser(parser, rounds=3, seconds=120, quick_seconds=60, policies=())
     parser.add_argument(
-        "--part", nargs="+", choices=PARTS, default=PARTS, help="which of them (default: all)"
+        "--part",
+        nargs="+",
+        choices=(*PARTS, ROLLUPS),
+        default=PARTS,
+        help="which of these (default: the first three)",
     )
     parser.add_argument("--folder", metavar="DIR", help="where the month's store is made")
     return sitting.hold("telemetry_store", parser, measure)

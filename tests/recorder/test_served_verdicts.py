@@ -178,7 +178,7 @@ def views(recorder: Recorded) -> dict[str, str]:
         titles[verdict["name"]] = verdict["title"]
     with urlopen(f"{recorder.url}/metrics", timeout=TIMEOUT_S) as answer:
         metrics = re.findall(r'headway_verdict="([\w-]+)"\} 1$', answer.read().decode(), re.M)
-    with urlopen(f"{recorder.url}/api/v1/compare.md?row=a~-3~~", timeout=TIMEOUT_S) as answer:
+    with urlopen(f"{recorder.url}/api/v1/compare.md?row=a~-3~0~", timeout=TIMEOUT_S) as answer:
         table = answer.read().decode().splitlines()[-1]
     top = run_main("top", recorder.url, "--once", "--window", "3").stdout
     shown = {"API": next(iter(titles)), "metrics": ",".join(metrics)}
