@@ -32,7 +32,7 @@ VERBS = ROOT / "reference" / "cli.md"
 
 
 def help_of(name: str) -> str:
-    """What `headway NAME --help` prints, 100 columns wide."""
+    """The output of `headway NAME --help`, 100 columns wide."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         cli.main([name, "--help"])
