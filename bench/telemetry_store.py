@@ -18,6 +18,7 @@ some dozens of requests a second on four paths; they are sent again with other p
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import random
 import socket
@@ -54,6 +55,9 @@ from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
 
 TICKS = 60
 PROCESSES = 500
+SENDERS = 10
+# Beyond the pids of Linux, so that none is that of a process that sends itself.
+FIRST_PID = 2**22 + 1
 MONTH_PROCESSES, MONTH_GROUPS = 50, 2
 DAY_S = 86_400
 MONTH_S, WEEK_S = 30 * DAY_S, 7 * DAY_S
@@ -124,51 +128,56 @@ def ingest(ticks: Sequence[bytes], seconds: float) -> float:
             *(sys.executable, "-m", "headway", "telemetry", "--listen", f"unix:{path}"),
             *("--store", f"{folder}/store.sqlite", "--no-http"),
         ]
-        with (
-            started(command, "headway telemetry", speaks=False) as recorder,
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
-        ):
-            connect(sender, path, recorder)
+        with started(command, "headway telemetry", speaks=False) as recorder:
+            wait_until_listening(path, recorder)
             pid = recorder.process.pid
             # The first minute has nothing to roll up yet.
-            numbers = iter(range(1, 2**31))
-            send(sender, ticks, 60, numbers)
+            send(path, ticks, range(1, 61))
             before_s, began = process_tree.cpu_s(pid), time.monotonic()
-            send(sender, ticks, seconds, numbers)
+            send(path, ticks, range(61, 61 + round(seconds)))
             used_s, lasted_s = process_tree.cpu_s(pid) - before_s, time.monotonic() - began
-            sent = next(numbers) - 1
             # The recorder commits everything before it ends.
             recorder.process.terminate()
             recorder.process.wait(TIMEOUT_S)
-        check_all_there(f"{folder}/store.sqlite", sent * PROCESSES)
+        check_all_there(f"{folder}/store.sqlite", (60 + round(seconds)) * PROCESSES)
     return used_s / lasted_s
 
 
-def connect(sender: socket.socket, path: str, recorder: Program) -> None:
+def wait_until_listening(path: str, recorder: Program) -> None:
     end = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            sender.connect(path)
-            return
-        except OSError:
-            if time.monotonic() > end or recorder.process.poll() is not None:
-                raise BenchmarkError(f"no recorder: {recorder.last_message()}") from None
-            time.sleep(0.05)
+    while not os.path.exists(path):
+        if time.monotonic() > end or recorder.process.poll() is not None:
+            raise BenchmarkError(f"no recorder: {recorder.last_message()}")
+        time.sleep(0.05)
 
 
-def send(
-    sender: socket.socket, ticks: Sequence[bytes], seconds: float, numbers: Iterator[int]
-) -> None:
-    """Sends a tick of every process each second, each at its own time within the second."""
+def send(path: str, ticks: Sequence[bytes], sequences: range) -> None:
+    """Sends a tick of every process each second. A recorder takes the ticks of 64 processes from
+    one sender at most, so several processes send."""
+    fork = multiprocessing.get_context("fork")
+    each = PROCESSES // SENDERS
+    senders = [
+        fork.Process(target=send_some, args=(path, ticks, sequences, range(first, first + each)))
+        for first in range(0, PROCESSES, each)
+    ]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+
+
+def send_some(path: str, ticks: Sequence[bytes], sequences: range, places: range) -> None:
+    """Sends the ticks of some processes, each at its own time within the second."""
     began = time.monotonic()
-    for second in range(round(seconds)):
-        sequence = next(numbers)
-        for place in range(PROCESSES):
-            due = began + second + place / PROCESSES
-            if (pause := due - time.monotonic()) > 0:
-                time.sleep(pause)
-            datagram = ticks[(place + sequence) % len(ticks)]
-            sender.send(as_another(datagram, 1000 + place, sequence, time.time()))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(path)
+        for second, sequence in enumerate(sequences):
+            for place in places:
+                due = began + second + place / PROCESSES
+                if (pause := due - time.monotonic()) > 0:
+                    time.sleep(pause)
+                datagram = ticks[(place + sequence) % len(ticks)]
+                sender.send(as_another(datagram, FIRST_PID + place, sequence, time.time()))
 
 
 def check_all_there(path: str, sent: int) -> None:
