@@ -238,7 +238,7 @@ def print_rollups(path: str, now: float, rounds: int) -> None:
     history = History(reader=Reader(path), clock=lambda: now)
     rows = []
     for name, levels_of in cases.items():
-        reading.levels_of = levels_of
+        reading.levels_of = levels_of  # type: ignore[assignment]
         row = []
         for selection in selections.values():
             for range_s in RANGES_S.values():
