@@ -57,6 +57,9 @@ impl Source for Gils {
             out.number(id::SWITCH_INTERVAL, latest.switch_interval_us as f64 / 1e6);
         }
         out.count(id::UNMEASURED_EVENTS, latest.unmeasured_events);
+        if let Some(parked) = parked_since(reported, latest) {
+            out.histogram(id::PARKED_TIME_HISTOGRAM, &parked);
+        }
         tick.rows(id::GILS, GIL_BOUNDS, gil_rows(reported, latest));
         let mut threads = thread_rows(reported, latest);
         threads.sort_by_key(|row| std::cmp::Reverse(row.weight_ns()));
@@ -73,6 +76,13 @@ impl Source for Gils {
         let Readings { reported, latest } = &mut *self.lock();
         std::mem::swap(reported, latest);
     }
+}
+
+/// The waits for locks and events; `None` if they are not counted. An empty histogram is reported
+/// too: it shows that nothing waited.
+fn parked_since(reported: &Totals, latest: &Totals) -> Option<Histogram> {
+    let parked = latest.parked.as_ref()?;
+    Some(reported.parked.as_ref().map_or_else(|| parked.clone(), |before| parked.since(before)))
 }
 
 struct GilInterval {

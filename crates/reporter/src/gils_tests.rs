@@ -99,3 +99,16 @@ fn a_thread_with_a_new_gil_in_the_place_and_the_book_of_one_that_ended_begins_at
     };
     assert_eq!(held_by_name(&reported, &latest), [(0, 300), (11, 40)]);
 }
+
+#[test]
+fn waits_of_a_free_threaded_build_are_those_since_the_last_report() {
+    let counted = |ns: &[u64]| Totals { parked: Some(histogram(ns)), ..Totals::default() };
+    let (first, second) = (counted(&[1_000, 2_000_000]), counted(&[1_000, 2_000_000, 70_000]));
+    let sums_ns = |before: &Totals, after: &Totals| {
+        parked_since(before, after).map(|since| (since.count(), since.sum_ns))
+    };
+    assert_eq!(sums_ns(&Totals::default(), &first), Some((2, 2_001_000)));
+    assert_eq!(sums_ns(&first, &second), Some((1, 70_000)));
+    assert_eq!(sums_ns(&second, &second), Some((0, 0)));
+    assert_eq!(sums_ns(&first, &Totals::default()), None);
+}

@@ -253,6 +253,8 @@ fields! {
     1050 REQUESTS_FAILED "requests_failed" Count Sum,
     1051 CONNECTIONS_OPEN "connections_open" Count No,
     1052 CONNECTIONS_ACCEPTED "connections_accepted" Count Sum,
+    // The waits of all threads of a free-threaded build for locks and events.
+    1053 PARKED_TIME_HISTOGRAM "parked_time_histogram" Histogram Sum,
     // In records only: the values of a tick for its interval, times its length, so that they add up
     // over time and processes.
     1060 PROCESS_SECONDS "process_seconds" Seconds Sum,

@@ -60,6 +60,9 @@ pub struct Totals {
     pub unmeasured_events: u64,
     pub gils: Vec<GilTotals>,
     pub threads: Vec<ThreadTotals>,
+    /// The waits of all threads for locks and events; `None` unless a free-threaded build's waits
+    /// are counted.
+    pub parked: Option<Histogram>,
 }
 
 impl Totals {
@@ -67,12 +70,14 @@ impl Totals {
     pub fn read(&mut self) -> bool {
         self.gils.clear();
         self.threads.clear();
+        self.parked = None;
         let Some(process) = counters::of_this_process() else { return false };
         let head = super::head(process);
         self.policy = head.policy;
         self.gil_enabled = head.gil_enabled;
         self.switch_interval_us = head.switch_interval_us;
         self.unmeasured_events = head.unmeasured_events;
+        self.parked = (process.sees_parks.load(Relaxed) != 0).then(Histogram::default);
         // No row is aggregated meanwhile.
         let _registry = registry_lock::lock();
         free_list::prepare(process);
@@ -108,6 +113,9 @@ impl Totals {
                 continue;
             }
             if gil == NO_GIL as u32 {
+                if let Some(sum) = &mut self.parked {
+                    parked_waits::parked(counters).add_to(sum);
+                }
                 self.threads.push(parked(row, counters));
                 continue;
             }
