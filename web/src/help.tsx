@@ -23,6 +23,10 @@ const WORDS: readonly (readonly [string, string])[] = [
     "convoy",
     "Threads that need the GIL briefly wait whole switch intervals behind one that computes: waits gather above the interval's multiples.",
   ],
+  [
+    "wait for a lock or event",
+    "Without a GIL: a thread waits for a lock, for an object that another thread uses, for a queue or for another thread's end.",
+  ],
   ["busy", "The share of worker threads that have a request."],
   ["cores", "CPU time over wall time: 1.5 cores is one and a half cores busy all the time."],
   [

@@ -38,6 +38,7 @@ export interface Summary {
   cpu_per_request: MaybeQuantiles;
   take_wait: MaybeQuantiles;
   hold: MaybeQuantiles;
+  parked: MaybeQuantiles;
   gil: GilShares | null;
   cpu: number;
   cpu_user: number;
@@ -67,7 +68,8 @@ export type Metric =
   | "gil_held"
   | "cpu_per_request"
   | "take_wait"
-  | "hold";
+  | "hold"
+  | "parked";
 
 export interface GilShares {
   held: number;

@@ -1,8 +1,9 @@
-"""Diagnoses the threads that share a GIL, by the lengths of their waits and holds.
+"""Diagnoses threads by their waits: for the GIL that they share, or where there is none.
 
 The report of a program, the caption of a trace and the recorder's verdicts use these rules, so that
-they agree on what a convoy is. Each makes a `Contention` from its own figures. The report of a
-program uses this module, so it imports `thresholds` alone.
+they agree on what a convoy is. Each makes a `Contention` or, for a free-threaded program, a
+`Parking` from its own figures. The report of a program uses this module, so it imports `thresholds`
+alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from headway.report import thresholds
 
 LONG_HOLD, CONVOY, GIL_BOUND, HEALTHY = "long-hold", "convoy", "gil-bound", "healthy"
+LOCK_CONTENTION, STOPPED_WORLD = "lock-contention", "stopped-world"
 
 
 class Contention:
@@ -140,6 +142,82 @@ def is_gil_bound(contention: Contention) -> bool:
 def is_little(contention: Contention) -> bool:
     """Whether all waiting together is too little to limit anything."""
     return contention.waiting < thresholds.LITTLE_WAITING.value
+
+
+class Parking:
+    """The waits of threads without a GIL. Times are in seconds.
+
+    - `wall_s`: how long the program was watched, summed over processes.
+    - `cpu_s`: the CPU time of the processes, or None if it is unknown.
+    - `contended_s`: the sum of the waits for locks and events that `is_contended` accepts.
+    - `stopped_s`: the sum of the waits of threads that stopped the world, or that stood still while
+      another thread did.
+    """
+
+    __slots__ = ("contended_s", "cpu_s", "stopped_s", "wall_s")
+
+    def __init__(
+        self, *, wall_s: float, cpu_s: float | None, contended_s: float, stopped_s: float
+    ) -> None:
+        self.wall_s = wall_s
+        self.cpu_s = cpu_s
+        self.contended_s = contended_s
+        self.stopped_s = stopped_s
+
+    @property
+    def contending(self) -> float:
+        """The average number of threads that wait for a contended lock."""
+        return _share(self.contended_s, self.wall_s)
+
+    @property
+    def contended_share(self) -> float:
+        """The part of the threads' time that goes to contended locks. The rest is CPU time."""
+        return _share(self.contended_s, self.contended_s + (self.cpu_s or 0.0))
+
+    @property
+    def stopped(self) -> float:
+        """The average number of threads that stand still or wait for others to do so."""
+        return _share(self.stopped_s, self.wall_s)
+
+    @property
+    def stopped_share(self) -> float:
+        """The part of the threads' time that goes to stopped worlds. The rest is CPU time."""
+        return _share(self.stopped_s, self.stopped_s + (self.cpu_s or 0.0))
+
+
+def is_contended(wait_s: float) -> bool:
+    """Whether a wait for a lock or an event counts as one for a contended lock. CPython waits in the
+    same way for a lock and for an event, and only the length shows which it was."""
+    return wait_s < thresholds.LOCK_WAIT_S.value
+
+
+def parking_finding(parking: Parking) -> str:
+    """The first of STOPPED_WORLD and LOCK_CONTENTION that limits a free-threaded program, or
+    HEALTHY. A thread that stands still keeps its locks, so stopped worlds explain waits for them.
+    """
+    if is_stopped_world(parking):
+        return STOPPED_WORLD
+    return LOCK_CONTENTION if is_lock_contention(parking) else HEALTHY
+
+
+def is_stopped_world(parking: Parking) -> bool:
+    """Whether threads lose much of their time because one of them stops all others."""
+    return (
+        parking.stopped >= thresholds.THREADS_PARKED.value
+        and parking.stopped_share >= thresholds.PARKED_SHARE.value
+    )
+
+
+def is_lock_contention(parking: Parking) -> bool:
+    """Whether threads lose much of their time to locks that another thread has, while one works."""
+    working = parking.cpu_s is None or (
+        _share(parking.cpu_s, parking.wall_s) >= thresholds.LOCK_CPU.value
+    )
+    return (
+        working
+        and parking.contending >= thresholds.THREADS_PARKED.value
+        and parking.contended_share >= thresholds.PARKED_SHARE.value
+    )
 
 
 def _share(part: float, whole: float) -> float:

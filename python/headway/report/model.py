@@ -146,6 +146,11 @@ class Histogram(Record):
         total_s = sum(upper_s * count for upper_s, count in self.buckets if upper_s > limit_s)
         return min(float(total_s), float(self.sum_s))
 
+    def time_below_s(self, limit_s: float) -> float:
+        """The sum of the durations in the buckets that end at `limit_s` or below."""
+        total_s = sum(upper_s * count for upper_s, count in self.buckets if upper_s <= limit_s)
+        return min(float(total_s), float(self.sum_s))
+
 
 _COUNTS = ("takes", "contended_takes", "voluntary_drops", "forced_drops")
 _HISTOGRAMS: Fields = {"wait": Histogram.decode, "hold": Histogram.decode}
@@ -267,7 +272,7 @@ class ParkedThreadRow(Record):
 
 class FreeThreading(Record):
     """The waits of a free-threaded build, in place of a GIL's counters. `cpu_s` is the CPU time of
-    the process."""
+    the process while it was watched."""
 
     FIELDS: ClassVar[Fields] = {
         "cpu_s": _SECONDS_OR_NULL,

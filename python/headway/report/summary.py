@@ -7,11 +7,19 @@ that a reader can check it against the table, and names no cause that the figure
 from __future__ import annotations
 
 from headway.report import columns, diagnosis, processes, thresholds, units
-from headway.report.diagnosis import Contention
+from headway.report.diagnosis import Contention, Parking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headway.report.model import FreeThreading, GilReport, GilRow, ThreadRow
+    from collections.abc import Callable
+
+    from headway.report.model import (
+        FreeThreading,
+        GilReport,
+        GilRow,
+        ParkedThreadRow,
+        ThreadRow,
+    )
 
 # The share of the time waited that is called "most".
 MOST = 0.5
@@ -40,7 +48,12 @@ def _sentence_of(report: GilReport) -> str:
     gils = [gil for gil in report.gils if gil.takes]
     gil = max(gils, key=lambda each: each.wait.sum_s, default=None)
     waits = gil.wait.count if gil else 0
-    parked = _parked(report.free_threading)
+    parks = report.free_threading
+    if report.gil == "disabled" and parks is not None:
+        limited = _of_parks(parks, report.wall_s)
+        if limited is not None:
+            return limited
+    parked = _parked(parks)
     if report.gil == "disabled" and not waits:
         came_on = units.seconds(sum(each.held_s for each in gils))
         during = f"; it came on for {came_on} in all" if gils else ""
@@ -52,6 +65,47 @@ def _sentence_of(report: GilReport) -> str:
     if not waits or not threads:
         return f"No waiting: every take found the GIL free; {_held(gil)}"
     return _of_waits(gil, threads, report.switch_interval_s)
+
+
+def parking_of(parks: FreeThreading, wall_s: float) -> Parking:
+    """The figures of a free-threaded process for the diagnosis of its threads."""
+    return Parking(
+        wall_s=wall_s,
+        cpu_s=parks.cpu_s,
+        contended_s=parks.parked.time_below_s(thresholds.LOCK_WAIT_S.value),
+        stopped_s=parks.suspended.sum_s + parks.stopping.sum_s,
+    )
+
+
+def _of_parks(parks: FreeThreading, wall_s: float) -> str | None:
+    """Names what limits the threads of a free-threaded process; None if nothing does."""
+    parking = parking_of(parks, wall_s)
+    finding = diagnosis.parking_finding(parking)
+    if finding == diagnosis.STOPPED_WORLD:
+        return (
+            f"Stopped worlds limit what gets done: {parking.stopped:.1f} threads stood still on "
+            f"average, or waited until others did; {_most(parks, _stopped_s)} lost most."
+        )
+    if finding == diagnosis.LOCK_CONTENTION:
+        return (
+            f"Lock contention limits what gets done: {parking.contending:.1f} threads waited for "
+            f"locks on average; {_most(parks, _contended_s)} waited most."
+        )
+    return None
+
+
+def _most(parks: FreeThreading, time_s: Callable[[ParkedThreadRow], float]) -> str:
+    """The thread that lost most time, and how long."""
+    row = max(parks.threads, key=time_s)
+    return f"{_name(row.name, row.folded)}, with {units.seconds(time_s(row))},"
+
+
+def _stopped_s(row: ParkedThreadRow) -> float:
+    return row.suspended.sum_s + row.stopping.sum_s
+
+
+def _contended_s(row: ParkedThreadRow) -> float:
+    return row.parked.time_below_s(thresholds.LOCK_WAIT_S.value)
 
 
 def _parked(parks: FreeThreading | None) -> str | None:

@@ -120,6 +120,31 @@ SLOW_ANSWER_S = Threshold(
     "a program's report has a line on a thread that kept the GIL so long after a request",
     "the kernel runs other programs for a few milliseconds now and then",
 )
+LOCK_WAIT_S = Threshold(
+    0.01,
+    "s",
+    "without a GIL, shorter waits for a lock or an event are waits for a contended lock",
+    "CPython waits for both in the same way; threads that have nothing to do wait longer",
+)
+THREADS_PARKED = Threshold(
+    0.5,
+    "threads",
+    "so many wait on average for contended locks, or because the world is stopped, where these are "
+    "what limits",
+    "half of a core that could have been in use",
+)
+PARKED_SHARE = Threshold(
+    0.25,
+    "share",
+    "of the time of threads that compute or wait so must be these waits",
+    "without the waits the threads would compute a third more",
+)
+LOCK_CPU = Threshold(
+    0.1,
+    "cores",
+    "less CPU time is no lock contention",
+    "then threads wait for something outside of the process",
+)
 THROTTLED = Threshold(
     0.05,
     "share",

@@ -33,13 +33,14 @@ const EMPTY: Histogram = {
   buckets: [],
 };
 
-type Shown = "take_wait" | "hold" | "gil_wait" | "gil_held";
+type Shown = "take_wait" | "hold" | "gil_wait" | "gil_held" | "parked";
 
 const METRICS: readonly (readonly [Shown, string, string])[] = [
   ["take_wait", "Wait of a take", "take"],
   ["hold", "Hold", "hold"],
   ["gil_wait", "GIL wait of a request", "request"],
   ["gil_held", "GIL held by a request", "request"],
+  ["parked", "Wait for a lock or event, without a GIL", "wait"],
 ];
 
 export function GilPage({ address }: PageProps) {

@@ -238,6 +238,37 @@ def more_threads(situation: Situation) -> Advice | None:
     }
 
 
+def less_sharing(situation: Situation, waiting: float) -> Advice | None:
+    """Advises free-threaded programs to share less; `waiting` threads of a process wait for locks."""
+    cpu = situation.summary["cpu_per_process"]
+    cores = situation.cores / max(1.0, situation.processes)
+    could = min(cpu + waiting, cores) if situation.cores_known else cpu + waiting
+    if could < thresholds.WORTH_TRYING.value * cpu:
+        return None
+    return {
+        "try": "less work with the lock held: compute first and lock for the change alone, or give "
+        "each thread objects of its own and join them at the end",
+        "expect": f"up to {could:.2g} cores of each process compute, now {cpu:.2g}. Where one "
+        "lock guards all the work, no number of threads brings more than one core.",
+    }
+
+
+def processes_without_shared_locks(situation: Situation, waiting: float) -> Advice | None:
+    """Advises processes in place of threads that wait for locks: they share none."""
+    if not situation.serves or not situation.cores_known or is_mod_wsgi(situation):
+        return None
+    now, cpu = max(1, round(situation.processes)), situation.cpu
+    count = min(math.ceil(situation.cores), now * (1 + math.ceil(waiting)))
+    expected = situation.rps * min(situation.cores, cpu * count / now) / cpu if cpu else 0.0
+    if count <= now or expected < thresholds.WORTH_TRYING.value * situation.rps:
+        return None
+    return {
+        "try": f"--processes {count} (now {now})",
+        "expect": f"up to {rate(expected)}, now {rate(situation.rps)}: processes share no locks of "
+        "Python. What they share (a database, these cores with other programs) may give less.",
+    }
+
+
 def given(*all_advice: Advice | None) -> list[Advice]:
     return [each for each in all_advice if each is not None]
 

@@ -14,6 +14,7 @@ from headway.recorder.records import histogram
 from headway.recorder.records.configuration import Config, Number
 from headway.recorder.records.histogram import Histogram
 from headway.recorder.records.summary import (
+    PARKED,
     PER_REQUEST,
     PerRequest,
     Record,
@@ -21,8 +22,8 @@ from headway.recorder.records.summary import (
     distribution,
     values,
 )
-from headway.report import diagnosis
-from headway.report.diagnosis import Contention
+from headway.report import diagnosis, thresholds
+from headway.report.diagnosis import Contention, Parking
 
 # The number of cores where no process reports it.
 _UNKNOWN_CORES = 1.0
@@ -201,6 +202,23 @@ class Situation:
         if waiter is not None:
             return float(waiter.get("thread_held", 0.0) / waiter["thread_takes"])
         return float(self.holds["p50"]) if self.holds else math.inf
+
+    @cached_property
+    def parking(self) -> Parking | None:
+        """The figures of processes without a GIL; None where there is one, and where the processes
+        do not report how long they waited for locks."""
+        if not self.free_threading or PARKED not in self.record:
+            return None
+        rows = self.record.get("threads", ())
+        waits = distribution(self.record, "parked")
+        return Parking(
+            wall_s=self.process_seconds,
+            cpu_s=self.cpu * self.seconds,
+            contended_s=histogram.time_below(waits, thresholds.LOCK_WAIT_S.value),
+            stopped_s=sum(
+                row.get("thread_suspended", 0.0) + row.get("thread_stopping", 0.0) for row in rows
+            ),
+        )
 
     # Means over requests, in seconds.
 

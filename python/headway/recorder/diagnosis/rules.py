@@ -2,7 +2,8 @@
 
 A cgroup that throttles the threads explains all waits that follow from it. A call that cannot be
 preempted explains waits that look like a convoy, and a convoy explains waits for a full GIL. Where
-all cores are in use, more GILs bring nothing, so the cores come before the GIL.
+all cores are in use, more GILs bring nothing, so the cores come before the GIL. For the same reason
+they come before locks, which threads without a GIL wait for.
 """
 
 from __future__ import annotations
@@ -14,12 +15,23 @@ from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.capacity import cpu_bound, cpu_limited, io_bound, saturated
 from headway.recorder.diagnosis.contention import convoy, gil_bound, long_hold
 from headway.recorder.diagnosis.inputs import Hold, Situation
+from headway.recorder.diagnosis.parking import lock_contention, stopped_world
 from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.summary import Record, Summary
 from headway.report import thresholds, units
 
-RULES = (cpu_limited, long_hold, convoy, cpu_bound, gil_bound, saturated, io_bound)
+RULES = (
+    cpu_limited,
+    long_hold,
+    convoy,
+    cpu_bound,
+    gil_bound,
+    stopped_world,
+    lock_contention,
+    saturated,
+    io_bound,
+)
 # These rules do not count requests, so they need no minimum of them.
 RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, saturated)
 
@@ -59,9 +71,12 @@ def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:
 
 
 def is_enough(situation: Situation) -> bool:
-    """Whether there are enough requests, or takes of the GIL in a program without requests."""
+    """Whether there are enough requests, or takes of the GIL in a program without requests. Where
+    there is no GIL, each moment of a thread is either CPU time or a wait, so any time is enough."""
     if situation.serves:
         return situation.requests >= thresholds.ENOUGH_REQUESTS.value
+    if situation.parking is not None:
+        return situation.seconds > 0
     holds = situation.holds
     return bool(holds and holds["count"] >= thresholds.ENOUGH_TAKES.value)
 

@@ -50,6 +50,8 @@ NAMES = (
     "gil-bound",
     "convoy",
     "long-hold",
+    "lock-contention",
+    "stopped-world",
     "io-bound",
     "idle",
     "cpu-limited",

@@ -15,7 +15,7 @@ from headway.recorder.diagnosis.verdict import NAMES as VERDICTS
 from headway.recorder.diagnosis.verdict import Measured
 from headway.recorder.records import histogram
 from headway.recorder.records.health import Health
-from headway.recorder.records.summary import Record, distribution
+from headway.recorder.records.summary import PARKED, Record, distribution
 
 GROUP_LABELS = ("host", "group")
 COUNTER, GAUGE, HISTOGRAM, STATES = "counter", "gauge", "histogram", "stateset"
@@ -165,6 +165,12 @@ COUNTERS = (
         _rows("gils", {"": "gil_preemptions"}),
     ),
     _counter(
+        "stopped_world_time_seconds",
+        "Time of threads without a GIL: suspended while another stops the world, or stopping it.",
+        _rows("threads", {state: f"thread_{state}" for state in ("suspended", "stopping")}),
+        "state",
+    ),
+    _counter(
         "gc_collections",
         "Garbage collections by generation.",
         _rows("gcs", {str(n): f"gc_pauses_generation{n}" for n in range(3)}),
@@ -233,13 +239,21 @@ HISTOGRAMS = (
         GIL_BOUNDS,
     ),
     _spread("gil_hold_seconds", "One hold of the GIL.", "hold", GIL_BOUNDS),
+    _spread(
+        "parked_seconds",
+        "One wait for a lock or an event, of a thread without a GIL.",
+        "parked",
+        GIL_BOUNDS,
+    ),
     _spread("gc_pause_seconds", "One garbage collection.", "gc_pause", GC_BOUNDS),
 )
 
 
 def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | None:
     """The distribution of a histogram: `None` if it is not measured, empty if nothing happened."""
-    table = {"take_wait": "gils", "hold": "gils", "gc_pause": "gcs"}.get(spread.source)
+    table = {"take_wait": "gils", "hold": "gils", "parked": PARKED, "gc_pause": "gcs"}.get(
+        spread.source
+    )
     if table is not None and not record.get(table):
         return None
     return distribution(record, spread.source) or histogram.zeros(0)

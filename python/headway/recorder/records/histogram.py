@@ -107,6 +107,15 @@ def time_from(histogram: Histogram | None, start: float) -> float:
     return float(min(time, histogram["sum"]))
 
 
+def time_below(histogram: Histogram | None, end: float) -> float:
+    """The sum in seconds of the durations shorter than `end`, computed as in `time_from`."""
+    if not histogram:
+        return 0.0
+    middles = ((_middle(bound, histogram), count) for bound, count in histogram["buckets"])
+    time = sum(middle * count for middle, count in middles if middle < end)
+    return float(min(time, histogram["sum"]))
+
+
 def share_from(histogram: Histogram | None, start: float) -> float:
     """The share of the durations that are `start` or longer."""
     if not histogram or not histogram["count"]:

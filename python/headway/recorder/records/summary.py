@@ -43,7 +43,8 @@ PER_REQUEST: dict[PerRequest, str] = {
 }
 # The distributions over takes of the GIL: the name in SUMMARY and the key in the rows of GILs.
 PER_TAKE = {"take_wait": "gil_wait", "hold": "gil_hold"}
-METRICS = (*PER_REQUEST, *PER_TAKE, "gc_pause")
+PARKED = "parked_time_histogram"
+METRICS = (*PER_REQUEST, *PER_TAKE, "parked", "gc_pause")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 
@@ -92,6 +93,7 @@ class Summary(TypedDict):
     cpu_per_request: Quantiles | None
     take_wait: Quantiles | None
     hold: Quantiles | None
+    parked: Quantiles | None
     gil: GilUse | None
     cpu: float
     cpu_user: float
@@ -152,6 +154,7 @@ def summarize(record: Record, seconds: float, processes: float | None = None) ->
         "cpu_per_request": per_request("cpu_per_request"),
         "take_wait": histogram.quantiles(distribution(record, "take_wait")),
         "hold": histogram.quantiles(distribution(record, "hold")),
+        "parked": histogram.quantiles(distribution(record, "parked")),
         "gil": _gil(record, period),
         "cpu": cpu_user + cpu_system,
         "cpu_user": cpu_user,
@@ -178,7 +181,8 @@ def distribution(record: Record, metric: str) -> histogram.Histogram | None:
         return histogram.total(row.get("gc_pause") for row in record.get("gcs", ()))
     if metric in PER_TAKE:
         return histogram.total(row.get(PER_TAKE[metric]) for row in record.get("gils", ()))
-    found: histogram.Histogram | None = record.get(PER_REQUEST[cast(PerRequest, metric)])
+    field = PARKED if metric == "parked" else PER_REQUEST[cast(PerRequest, metric)]
+    found: histogram.Histogram | None = record.get(field)
     return found
 
 
