@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from headway.report import diagnosis
-from headway.report.diagnosis import CONVOY, GIL_BOUND, HEALTHY, LONG_HOLD, Contention
+from headway.report.diagnosis import (
+    CONVOY,
+    GIL_BOUND,
+    HEALTHY,
+    LOCK_CONTENTION,
+    LONG_HOLD,
+    STOPPED_WORLD,
+    Contention,
+    Parking,
+)
 
 # For ten seconds an echo thread waits whole switch intervals behind a thread that computes.
 ECHO: dict[str, Any] = {
@@ -68,3 +77,36 @@ def test_when_a_hold_is_long_depends_on_the_cpu_time_of_its_holder(
     interval_s: float | None, cpu_s: float | None, limit_s: float
 ) -> None:
     assert diagnosis.long_hold_s(interval_s, cpu_s) == pytest.approx(limit_s)
+
+
+# For ten seconds four threads take turns with one lock.
+FIGHT: dict[str, Any] = {"wall_s": 10.0, "cpu_s": 10.0, "contended_s": 30.0, "stopped_s": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, LOCK_CONTENTION),
+        ({"cpu_s": None}, LOCK_CONTENTION),
+        ({"contended_s": 4.9, "cpu_s": 1.0}, HEALTHY),
+        # Of 40 threads that compute, three wait.
+        ({"cpu_s": 400.0}, HEALTHY),
+        ({"cpu_s": 90.0}, LOCK_CONTENTION),
+        ({"cpu_s": 90.1}, HEALTHY),
+        # The threads have nothing to do.
+        ({"cpu_s": 0.9}, HEALTHY),
+        # The holder of the lock stands still, too.
+        ({"stopped_s": 5.0}, STOPPED_WORLD),
+        ({"stopped_s": 4.9}, LOCK_CONTENTION),
+        ({"contended_s": 0.0, "stopped_s": 30.0, "cpu_s": None}, STOPPED_WORLD),
+        ({"contended_s": 0.0, "stopped_s": 30.0, "cpu_s": 91.0}, HEALTHY),
+        ({"wall_s": 0.0, "cpu_s": 0.0, "contended_s": 0.0}, HEALTHY),
+    ],
+)
+def test_what_limits_threads_without_a_gil(changes: dict[str, Any], found: str) -> None:
+    assert diagnosis.parking_finding(Parking(**{**FIGHT, **changes})) == found
+
+
+def test_a_wait_of_the_limit_is_one_for_an_event() -> None:
+    assert diagnosis.is_contended(0.0099)
+    assert not diagnosis.is_contended(0.01)

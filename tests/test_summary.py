@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_reports import convoy, decoded, report, thread
+from made_reports import convoy, decoded, histogram, report, thread
 
 from headway.report import summary
 
@@ -27,6 +27,35 @@ LONG_HOLDS = report(
     1.01,
     drop_requests=180,
 )
+
+
+def free_threaded(cpu_s: float, **waits: list[float]) -> dict[str, Any]:
+    """The report of a program without a GIL, watched for a second. `waits` are the durations for
+    locks and events by thread; those of a thread "suspended" are waits for a stopped world."""
+    none = histogram([])
+    rows = [
+        {
+            "name": name,
+            "native_id": None,
+            "alive": True,
+            "folded": 0,
+            "parked": none if name == "suspended" else histogram(waits_s),
+            "suspended": histogram(waits_s) if name == "suspended" else none,
+            "stopping": {"count": 0, "sum_s": 0.0},
+        }
+        for name, waits_s in waits.items()
+    ]
+    locks = [wait_s for name, waits_s in waits.items() if name != "suspended" for wait_s in waits_s]
+    parks = {
+        "cpu_s": cpu_s,
+        "parked": histogram(locks),
+        "suspended": histogram(waits.get("suspended", [])),
+        "stopping": {"count": 0, "sum_s": 0.0},
+        "threads": rows,
+    }
+    return report([], 1.0, gil="disabled", free_threading=parks)
+
+
 CASES = {
     "convoy": (
         convoy(),
@@ -82,6 +111,21 @@ CASES = {
         report([thread("MainThread", holds_s=[0.002])], 2.0, gil="disabled"),
         "The GIL is disabled (free-threaded): there is nothing to wait for; it came on for 2 ms in "
         "all.",
+    ),
+    "lock contention": (
+        free_threaded(1.0, a=[0.002] * 400, b=[0.002] * 300, main=[1.0]),
+        "Lock contention limits what gets done: 1.4 threads waited for locks on average; a, with "
+        "800 ms, waited most.",
+    ),
+    "a stopped world": (
+        free_threaded(1.0, suspended=[0.002] * 400, b=[0.002] * 300),
+        "Stopped worlds limit what gets done: 0.8 threads stood still on average, or waited until "
+        "others did; suspended, with 800 ms, lost most.",
+    ),
+    "waits for work": (
+        free_threaded(1.0, a=[0.02] * 40, b=[0.002] * 200),
+        "The GIL is disabled (free-threaded): there is nothing to wait for. For locks and events a "
+        "waited most: 800 ms, in 40 waits.",
     ),
     "no takes": (report([], 1.0), "No thread took the GIL while it was watched."),
     "interval unknown": (

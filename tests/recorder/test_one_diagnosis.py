@@ -4,6 +4,7 @@ the same about one run."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -15,15 +16,12 @@ from headway import _native
 from headway.report import summary
 from headway.report.model import GilReport
 
-pytestmark = [
-    pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
-    pytest.mark.serial,
-    pytest.mark.slow("runs four programs for 2.5 s each"),
-]
+pytestmark = [pytest.mark.serial, pytest.mark.slow("runs ten programs for 2.5 s each")]
 
 PROGRAM = """
-import sys, threading, time
+import gc, queue, sys, threading, time
 
+LOCK, EVENT, QUEUE = threading.Lock(), threading.Event(), queue.SimpleQueue()
 NUMBER = (1 << 3_000_000) - 1
 END_S = time.monotonic() + 2.5
 
@@ -36,12 +34,32 @@ def rest():
 def compute():
     sum(range(500))
 
+def fight():
+    with LOCK:
+        sum(range(500))
+
+def collect():
+    gc.collect()
+
+def poll():
+    EVENT.wait(0.05)
+
+def produce():
+    time.sleep(0.05)
+    QUEUE.put(None)
+
+def consume():
+    QUEUE.get()
+
 def multiply():
     NUMBER * NUMBER
 
 def repeat(work):
     while time.monotonic() < END_S:
         work()
+    # Consumers may still wait.
+    for _ in threads:
+        QUEUE.put(None)
 
 threads = [threading.Thread(target=repeat, args=(globals()[name],)) for name in sys.argv[1:]]
 for thread in threads:
@@ -50,6 +68,7 @@ for thread in threads:
     thread.join()
 """
 SHORT_WAITING = ("No waiting: ", "Hardly any waiting: ", "A little waiting: ")
+NOTHING_TO_WAIT_FOR = "The GIL is disabled (free-threaded): there is nothing to wait for"
 CAPTIONS = {
     "convoy": "This is the convoy: ",
     "long-hold": "These are long holds: ",
@@ -57,6 +76,41 @@ CAPTIONS = {
 }
 
 
+
+
+class Views(NamedTuple):
+    """What is said of one run: the verdict's name, the report's sentence, and the findings that the
+    caption of its trace names."""
+
+    verdict: str
+    sentence: str
+    caption: set[str]
+
+
+def views(folder: Path, work: tuple[str, ...]) -> Views:
+    program, json_path, svg = (folder / name for name in ("run.py", "run.json", "run.svg"))
+    program.write_text(PROGRAM)
+    with Ear(folder) as ear:
+        telemetry = ("--telemetry", ear.target, "--telemetry-interval", "0.5")
+        outputs = ("--json", json_path, "--trace", svg)
+        result = headway("run", *telemetry, *outputs, program, *work)
+        assert result.returncode == 0, result.stderr
+        ear.catch_up()
+        ticks = ear.heard(TICK)
+        raw = [each for each in ear.raw if _native.telemetry_parse(each)[0] == TICK]
+    seconds = sum(tick.fields["sample_period"] for tick in ticks)
+    holds = tuple(row for tick in ticks for row in tick.fields.get("holds", ()))
+    found = verdict_on(*raw, seconds=seconds, holds=holds)
+
+    sentence = summary.sentence(GilReport.decode(read_json(json_path)))
+    assert sentence in " ".join(result.stderr.split())
+
+    described = " ".join(" ".join(ElementTree.parse(svg).getroot().itertext()).split())
+    shown = {name for name, words in CAPTIONS.items() if words in f"{described} "}
+    return Views(found["name"], sentence, shown)
+
+
+@pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 @pytest.mark.parametrize(
     ("work", "verdict", "sentences"),
     [
@@ -70,26 +124,47 @@ CAPTIONS = {
 def test_each_view_says_the_same(
     tmp_path: Path, work: tuple[str, ...], verdict: str, sentences: tuple[str, ...]
 ) -> None:
-    program, json_path, svg = (tmp_path / name for name in ("run.py", "run.json", "run.svg"))
-    program.write_text(PROGRAM)
-    with Ear(tmp_path) as ear:
-        telemetry = ("--telemetry", ear.target, "--telemetry-interval", "0.5")
-        outputs = ("--json", json_path, "--trace", svg)
-        result = headway("run", *telemetry, *outputs, program, *work)
-        assert result.returncode == 0, result.stderr
-        ear.catch_up()
-        ticks = ear.heard(TICK)
-        raw = [each for each in ear.raw if _native.telemetry_parse(each)[0] == TICK]
-    seconds = sum(tick.fields["sample_period"] for tick in ticks)
-    holds = tuple(row for tick in ticks for row in tick.fields.get("holds", ()))
-    found = verdict_on(*raw, seconds=seconds, holds=holds)
+    found = views(tmp_path, work)
     # Threads that all rest are idle to a recorder, which names that a verdict of its own.
-    assert found["name"].replace("idle", "healthy") == verdict, found
+    assert found.verdict.replace("idle", "healthy") == verdict, found
+    assert found.sentence.startswith(sentences)
+    assert found.caption == {verdict} & CAPTIONS.keys()
 
-    sentence = summary.sentence(GilReport.decode(read_json(json_path)))
-    assert sentence.startswith(sentences)
-    assert sentence in " ".join(result.stderr.split())
 
-    described = " ".join(" ".join(ElementTree.parse(svg).getroot().itertext()).split())
-    shown = {name for name, words in CAPTIONS.items() if words in f"{described} "}
-    assert shown == {verdict} & CAPTIONS.keys()
+@pytest.mark.skipif(GIL_ENABLED, reason="this interpreter runs with a GIL")
+@pytest.mark.free_threading
+@pytest.mark.parametrize(
+    ("work", "verdicts", "sentence"),
+    [
+        (("fight",) * 4, {"lock-contention"}, "Lock contention limits what gets done: "),
+        (
+            ("collect", "compute", "compute"),
+            {"stopped-world"},
+            "Stopped worlds limit what gets done: ",
+        ),
+        (("rest",) * 3, {"idle", "healthy"}, NOTHING_TO_WAIT_FOR),
+        (("poll",) * 3 + ("compute",), {"healthy", "cpu-bound"}, NOTHING_TO_WAIT_FOR),
+        (
+            ("produce", "produce", "consume", "consume", "compute"),
+            {"healthy", "cpu-bound"},
+            NOTHING_TO_WAIT_FOR,
+        ),
+        (("compute",) * 4, {"healthy", "cpu-bound"}, NOTHING_TO_WAIT_FOR),
+    ],
+    ids=[
+        "one lock",
+        "a stopped world",
+        "nothing wrong",
+        "threads that poll",
+        "threads that wait for work",
+        "threads that compute",
+    ],
+)
+def test_each_view_says_the_same_without_a_gil(
+    tmp_path: Path, work: tuple[str, ...], verdicts: set[str], sentence: str
+) -> None:
+    """A report does not know the number of cores, so to it full cores are nothing wrong."""
+    found = views(tmp_path, work)
+    assert found.verdict in verdicts, found
+    assert found.sentence.startswith(sentence)
+    assert not found.caption

@@ -70,6 +70,22 @@ FREE_THREADED = {
     "capacity_utilization": 0.8,
     "cpu_user_utilization": 3.9,
 }
+# Four threads take turns with one lock for a millisecond each; a fifth waits for work meanwhile.
+LOCKED_PROGRAM = {
+    "gil_mode": "disabled",
+    "process_kind": "run",
+    "cpu_user_utilization": 1.0,
+    "parked_time_histogram": [(3 * MS, 10_000), (10.0, 1)],
+    "threads": [{"thread_name": f"worker-{n}", "thread_parked": 7.5} for n in range(4)],
+}
+LOCKED_SERVER = {**FREE_THREADED, **LOCKED_PROGRAM, "process_kind": "serve"}
+STOPPED = {
+    **LOCKED_PROGRAM,
+    "threads": [
+        {"thread_name": "worker", "thread_suspended": 20.0},
+        {"thread_name": "collector", "thread_stopping": 1.0},
+    ],
+}
 HOLD = {
     "hold_duration": 0.4,
     "hold_waited": 0.35,
@@ -145,6 +161,34 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "io-bound",
         "ok",
     ),
+    "lock contention in a program": (LOCKED_PROGRAM, "lock-contention", "warning"),
+    "lock contention in a server": (LOCKED_SERVER, "lock-contention", "warning"),
+    "lock contention, and requests queue": (
+        {**LOCKED_SERVER, "queue_time_histogram": same(30 * MS, 3000)},
+        "lock-contention",
+        "critical",
+    ),
+    "all cores are in use in spite of locks": (
+        {**LOCKED_PROGRAM, "cpu_cores": 1.0},
+        "cpu-bound",
+        "note",
+    ),
+    "waits for locks where there is a GIL": (
+        {**LOCKED_PROGRAM, "gil_mode": "enabled"},
+        "unknown",
+        "ok",
+    ),
+    "waits for work": (
+        {**LOCKED_PROGRAM, "parked_time_histogram": [(20 * MS, 1500)]},
+        "healthy",
+        "ok",
+    ),
+    "waits of a sender that does not report their lengths": (
+        {**LOCKED_PROGRAM, "parked_time_histogram": None},
+        "unknown",
+        "ok",
+    ),
+    "a stopped world": (STOPPED, "stopped-world", "warning"),
     "saturated": (SATURATED, "saturated", "critical"),
     "threads that never finish": (
         {"capacity_utilization": 1.0, "cpu_user_utilization": 0.0, "gils": [gil()]},

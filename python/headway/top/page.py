@@ -35,7 +35,7 @@ DISTRIBUTIONS = (
     ("cpu_per_request", "CPU"),
     ("take_wait", "wait per take"),
     ("hold", "hold per take"),
-    ("parked", "wait for a lock"),
+    ("parked", "lock wait"),
 )
 QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
 SEVERITIES = ("ok", "note", "warning", "critical")
