@@ -76,8 +76,6 @@ CAPTIONS = {
 }
 
 
-
-
 class Views(NamedTuple):
     """What is said of one run: the verdict's name, the report's sentence, and the findings that the
     caption of its trace names."""

@@ -13,8 +13,16 @@ from headway.audit.event_pipe import EventPipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from headway.audit.task import Task
+
+
+def run(events: EventPipe, task: Task) -> None:
+    if task["kind"] == "inventory":
+        inventory.run(events, task)
+    elif task["kind"] == "interpreters":
+        interpreters.run(events, task)
+    else:
+        free_threading.run(events, task)
 
 
 def main() -> None:
@@ -27,12 +35,7 @@ def main() -> None:
     if "path" in task:
         sys.path[:] = task["path"]
     events = EventPipe(fd, task["timeout_s"])
-    tasks: dict[str, Callable[[EventPipe, dict[str, Any]], None]] = {
-        "inventory": inventory.run,
-        "interpreters": interpreters.run,
-        "free-threading": free_threading.run,
-    }
-    tasks[task["kind"]](events, task)
+    run(events, task)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -10,13 +10,16 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from headway.audit import verdict
 from headway.audit.findings import Answer, Application, Audit, Module
 from headway.audit.interpreters import HAS_OWN_GIL
 from headway.audit.trial import Event, Trial, run_trial
 from headway.errors import CommandError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.audit.task import FreeThreading, Interpreters, Inventory
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 # Of a stage, how many of its modules are done, of how many, and the one in hand.
@@ -60,7 +63,7 @@ class Examination:
     def _take_inventory(self) -> tuple[list[Module], bool]:
         """The modules, and whether the GIL was on once all were loaded."""
         self._progress("importing", 0, 1, self._application)
-        task = {
+        task: Inventory = {
             "kind": "inventory",
             "application": self._application,
             "python_path": self._python_path,
@@ -143,11 +146,18 @@ class Examination:
         heard: Callable[[Event], None] = lambda event: None,
         application: str | None = None,
     ) -> Trial:
-        task: dict[str, Any] = {"kind": "interpreters", "gil": gil, "names": list(names)}
+        task: Interpreters = {
+            "kind": "interpreters",
+            "gil": gil,
+            "names": list(names),
+            "application": application,
+        }
         # The application finds what it finds by itself; a module also what the application put
         # onto sys.path.
-        place = {"path": self._path} if application is None else {"python_path": self._python_path}
-        task.update(place, application=application)
+        if application is None:
+            task["path"] = self._path
+        else:
+            task["python_path"] = self._python_path
         return run_trial(task, self._timeout_s, heard)
 
     def _try_free_threading(
@@ -169,7 +179,7 @@ class Examination:
         while len(answers) < len(names):
             rest = [name for name in names if name not in answers]
             self._progress("free threading", len(answers), len(names), rest[0])
-            task = {"kind": "free-threading", "names": rest, "path": self._path}
+            task: FreeThreading = {"kind": "free-threading", "names": rest, "path": self._path}
             trial = run_trial(task, self._timeout_s)
             found = verdict.of_watched(trial)
             if not found:

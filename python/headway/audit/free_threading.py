@@ -10,12 +10,11 @@ from headway.audit.event_pipe import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from headway.audit.event_pipe import EventPipe
+    from headway.audit.task import FreeThreading
 
 
-def run(events: EventPipe, task: dict[str, Any]) -> None:
+def run(events: EventPipe, task: FreeThreading) -> None:
     """Tells `importing` before each, and `imported`, `gil-on` or `failed` after it.
 
     `gil-on` of no module: it was on from the start.

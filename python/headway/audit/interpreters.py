@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.audit.event_pipe import EventPipe
+    from headway.audit.task import Interpreters
 
 HAS_OWN_GIL = sys.version_info >= (3, 12)
 # The sub-interpreter finds this package wherever we did: the path is ours.
@@ -31,9 +32,8 @@ visit.run({fd!r}, {timeout_s!r}, {phase!r}, {names!r}, {application!r})
 """
 
 
-def run(events: EventPipe, task: dict[str, Any]) -> None:
-    """`task["gil"]` is "own" or "shared", or "main" for no sub-interpreter at all."""
-    names, application = task["names"], task.get("application")
+def run(events: EventPipe, task: Interpreters) -> None:
+    names, application = task["names"], task["application"]
     if task["gil"] == "main":
         visit.run(events.fd, events.timeout_s, "first", names, application)
         return

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.audit.event_pipe import EventPipe
+    from headway.audit.task import Inventory
 
 
-def run(events: EventPipe, task: dict[str, Any]) -> None:
+def run(events: EventPipe, task: Inventory) -> None:
     """Tells `refused` if the application cannot be loaded, else `module` for each and `loaded`."""
     # That the GIL has been switched on is one of the findings.
     warnings.filterwarnings("ignore", "The global interpreter lock", RuntimeWarning)

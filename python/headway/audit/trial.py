@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
@@ -40,7 +40,7 @@ class Trial(NamedTuple):
 
 
 def run_trial(
-    task: dict[str, Any],
+    task: Mapping[str, object],
     timeout_s: float,
     heard: Callable[[Event], None] = lambda event: None,
     *,

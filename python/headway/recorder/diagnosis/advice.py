@@ -239,7 +239,7 @@ def more_threads(situation: Situation) -> Advice | None:
 
 
 def less_sharing(situation: Situation, waiting: float) -> Advice | None:
-    """Advises free-threaded programs to share less; `waiting` threads of a process wait for locks."""
+    """Advises to share less, where `waiting` threads of each process wait for locks."""
     cpu = situation.summary["cpu_per_process"]
     cores = situation.cores / max(1.0, situation.processes)
     could = min(cpu + waiting, cores) if situation.cores_known else cpu + waiting

@@ -47,7 +47,11 @@ def lock_contention(situation: Situation) -> Verdict | None:
                 thresholds.PARKED_SHARE,
             ),
             evidence("CPU of each process", cpu, "cores", thresholds.LOCK_CPU),
-            *([evidence("wait for a lock or an event, median", waits["p50"], "s")] if waits else []),
+            *(
+                [evidence("wait for a lock or an event, median", waits["p50"], "s")]
+                if waits
+                else []
+            ),
             *_most(situation, "thread_parked", "waits for locks and events"),
         ],
         advice.given(
