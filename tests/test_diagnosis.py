@@ -105,8 +105,3 @@ FIGHT: dict[str, Any] = {"wall_s": 10.0, "cpu_s": 10.0, "contended_s": 30.0, "st
 )
 def test_what_limits_threads_without_a_gil(changes: dict[str, Any], found: str) -> None:
     assert diagnosis.parking_finding(Parking(**{**FIGHT, **changes})) == found
-
-
-def test_a_wait_of_the_limit_is_one_for_an_event() -> None:
-    assert diagnosis.is_contended(0.0099)
-    assert not diagnosis.is_contended(0.01)

@@ -149,7 +149,8 @@ class Parking:
 
     - `wall_s`: how long the program was watched, summed over processes.
     - `cpu_s`: the CPU time of the processes, or None if it is unknown.
-    - `contended_s`: the sum of the waits for locks and events that `is_contended` accepts.
+    - `contended_s`: the sum of the waits for locks and events that are shorter than LOCK_WAIT_S.
+      CPython waits for both in the same way, and only the length shows which it was.
     - `stopped_s`: the sum of the waits of threads that stopped the world, or that stood still while
       another thread did.
     """
@@ -183,12 +184,6 @@ class Parking:
     def stopped_share(self) -> float:
         """The part of the threads' time that goes to stopped worlds. The rest is CPU time."""
         return _share(self.stopped_s, self.stopped_s + (self.cpu_s or 0.0))
-
-
-def is_contended(wait_s: float) -> bool:
-    """Whether a wait for a lock or an event counts as one for a contended lock. CPython waits in the
-    same way for a lock and for an event, and only the length shows which it was."""
-    return wait_s < thresholds.LOCK_WAIT_S.value
 
 
 def parking_finding(parking: Parking) -> str:
