@@ -36,6 +36,14 @@ GIL = {
     "gil_hold": [(0.004, 90), (20.0, 10)],
 }
 GC = {"gc_pauses_generation2": 2, "gc_pause": [(0.01, 2)], "gc_collected_total": 5}
+WITHOUT_A_GIL: dict[str, Any] = {
+    "gil_mode": "disabled",
+    "parked_time_histogram": [(0.002, 30), (0.5, 1)],
+    "threads": [
+        {"thread_name": "worker", "thread_suspended": 0.25, "thread_stopping": 0.0},
+        {"thread_name": "collector", "thread_suspended": 0.0, "thread_stopping": 0.125},
+    ],
+}
 LIVELY: dict[str, Any] = {
     "gils": [GIL],
     "gcs": [GC],
@@ -76,8 +84,25 @@ def value(samples: Samples, name: str, **labels: str) -> float:
     return samples[name, frozenset({"host": "alpha", "group": "shop", **labels}.items())]
 
 
-def test_every_metric_is_exposed_under_its_name_and_type(bench: Bench) -> None:
+def test_the_waits_without_a_gil(bench: Bench) -> None:
+    bench.run(3, **WITHOUT_A_GIL)
+    samples = scrape(bench)
+    assert value(samples, "headway_parked_seconds_count") == 3 * 31
+    assert value(samples, "headway_parked_seconds_sum") == pytest.approx(3 * 0.56)
+    time_s = "headway_stopped_world_time_seconds_total"
+    assert value(samples, time_s, state="suspended") == pytest.approx(3 * 0.25)
+    assert value(samples, time_s, state="stopping") == pytest.approx(3 * 0.125)
+
+
+def test_a_process_with_a_gil_has_no_waits_without_one(bench: Bench) -> None:
     bench.run(3, **LIVELY)
+    names = {name for name, _ in scrape(bench)}
+    assert "headway_gil_takes_total" in names
+    assert not {name for name in names if name.startswith(("headway_parked", "headway_stopped"))}
+
+
+def test_every_metric_is_exposed_under_its_name_and_type(bench: Bench) -> None:
+    bench.run(3, **LIVELY, **WITHOUT_A_GIL)
     families = {
         family.name: family
         for family in openmetrics.text_string_to_metric_families(

@@ -88,6 +88,13 @@ def _rows(table: str, names: dict[str, str]) -> Callable[[Record], Values]:
     return read
 
 
+def _stopped_world(record: Record) -> Values:
+    """Sums the waits for stopped worlds. Yields nothing for processes with a GIL."""
+    rows = record.get("threads", ()) if PARKED in record else ()
+    for state in ("suspended", "stopping") if rows else ():
+        yield (state,), sum(row.get(f"thread_{state}", 0.0) for row in rows)
+
+
 def _counter(name: str, help_: str, read: Callable[[Any], Values], *labels: str) -> Reading:
     unit = next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
     return Reading(Metric(f"headway_{name}", COUNTER, help_, unit, labels), read)
@@ -167,7 +174,7 @@ COUNTERS = (
     _counter(
         "stopped_world_time_seconds",
         "Time of threads without a GIL: suspended while another stops the world, or stopping it.",
-        _rows("threads", {state: f"thread_{state}" for state in ("suspended", "stopping")}),
+        _stopped_world,
         "state",
     ),
     _counter(
