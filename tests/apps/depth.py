@@ -9,12 +9,14 @@ from __future__ import annotations
 import gc
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 # The CPU time after which a page that computes ends, once the file exists.
 CPU_S = 0.2
+LOCK = threading.Lock()
 
 
 def wait_for_a_while(seconds: float, file: str = "") -> None:
@@ -58,9 +60,17 @@ def collect_garbage(_: float) -> None:
     gc.collect()
 
 
+def compute_with_the_lock(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with LOCK:
+            sum(range(500))
+
+
 PAGES: dict[str, Callable[[float], None]] = {
     "/wait": wait_for_a_while,
     "/compute": compute_for_a_while,
+    "/lock": compute_with_the_lock,
     "/hold": hold_for_a_while,
     "/search": search_for_long,
     "/collect": collect_garbage,

@@ -28,6 +28,7 @@ WINDOW_S = 3
 # Between two questions.
 PAUSE_S = 0.1
 GIL_VERDICTS = {"gil-bound", "convoy", "long-hold"}
+without_gil = pytest.mark.skipif(not FREE_THREADING, reason="there is a GIL")
 with_gil = pytest.mark.skipif(FREE_THREADING, reason="there is no GIL")
 
 
@@ -196,8 +197,12 @@ def views(recorder: Recorded) -> dict[str, str]:
         ({"/wait?0.05": 3}, ("--threads", "5"), None, "io-bound"),
         ({"/wait?0.05": 8}, ("--threads", "2"), None, "saturated"),
         ({"/compute?0.05": 4}, ("--processes", "2", "--threads", "2"), 1, "cpu-bound"),
+        pytest.param(
+            *({"/lock?0.05": 4}, ("--threads", "4"), None, "lock-contention"),
+            marks=[without_gil, pytest.mark.free_threading],
+        ),
     ],
-    ids=["I/O-bound", "too few threads", "too few cores"],
+    ids=["I/O-bound", "too few threads", "too few cores", "one lock"],
 )
 def test_each_view_says_the_same_of_a_service(
     tmp_path: Path,
@@ -220,7 +225,7 @@ def test_each_view_says_the_same_of_a_service(
         os.sched_setaffinity(0, usable)
 
 
-@pytest.mark.skipif(not FREE_THREADING, reason="there is a GIL")
+@without_gil
 @pytest.mark.free_threading
 @pytest.mark.parametrize("page", ["/compute?0.05", "/wait?0.02", "/collect"])
 def test_without_a_gil_nothing_is_said_of_one(tmp_path: Path, page: str) -> None:
