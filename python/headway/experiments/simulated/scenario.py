@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from headway import _native
 
@@ -129,32 +129,64 @@ class Scenario:
         return Outcome(json.loads(_native.simulate(json.dumps(self, default=vars))))
 
 
+class Durations(TypedDict):
+    """SAMPLES: 1,001 quantiles from the least to the greatest; empty without any duration."""
+
+    count: int
+    sum_ns: float
+    max_ns: float
+    quantiles_ns: list[float]
+
+
+class ThreadOutcome(TypedDict):
+    """A simulated thread. `asked` are the drop requests that it made, `computed_ns` is its time in
+    compute and call steps. `requests` is a float: see `end`. `finished_ns` is the end of a script
+    that runs once. `answer_ns` are the times from the begin of an `ask` to its answer."""
+
+    cpu_ns: float
+    held_ns: float
+    takes: int
+    contended_takes: int
+    forced_drops: int
+    voluntary_drops: int
+    asked: int
+    computed_ns: float
+    requests: float
+    finished_ns: float | None
+    wait_ns: Durations
+    hold_ns: Durations
+    request_ns: Durations
+    answer_ns: Durations
+
+
+class GilOutcome(TypedDict):
+    """A simulated GIL. While a thread waits, it is held for `contended_ns` and free for
+    `handoff_ns`."""
+
+    held_ns: float
+    contended_ns: float
+    handoff_ns: float
+    switches: int
+    drop_requests: int
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of a simulation, within the window; see `told`, whose keys are
 
     - `events`: how many the simulation took; `ended_ns`: when it ended;
-    - `threads`, each with `cpu_ns`, `held_ns`, `takes`, `contended_takes`, `forced_drops`,
-      `voluntary_drops`, `asked` (drop requests made), `computed_ns` (time spent in compute and call
-      steps), `requests` (a float: see `end`), `finished_ns` (of a script that is run once, or
-      null), and SAMPLES `wait_ns`, `hold_ns`, `request_ns`, and `answer_ns` (from the begin of an
-      `ask` until it was answered);
-    - `gils`, each with `held_ns`, `contended_ns` (held while somebody waits), `handoff_ns` (free
-      while somebody waits), `switches`, `drop_requests`;
+    - `threads`, each a `ThreadOutcome`, and `gils`, each a `GilOutcome`;
     - `timeline`: `[at_ns, thread, what]` in order, with what: wait, take, drop, forced_drop, ask,
       forced_wait, forced_wait_over, run, stop, begin, end (what was under way when the window
       opened begins then); and `timeline_lost`, how many came after the last that was kept.
-
-    SAMPLES is `{"count", "sum_ns", "max_ns", "quantiles_ns"}`, the last one 1,001 quantiles from
-    the least to the greatest; empty without any.
     """
 
     told: Mapping[str, Any] = field(repr=False)
 
     @property
-    def threads(self) -> list[dict[str, Any]]:
+    def threads(self) -> list[ThreadOutcome]:
         return list(self.told["threads"])
 
     @property
-    def gils(self) -> list[dict[str, Any]]:
+    def gils(self) -> list[GilOutcome]:
         return list(self.told["gils"])

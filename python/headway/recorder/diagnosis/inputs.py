@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from headway.recorder.records import histogram
 from headway.recorder.records.configuration import Config, Number
@@ -42,6 +42,15 @@ class Hold(TypedDict, total=False):
     hold_duration: float
     hold_waited: float
     hold_cpu: float
+
+
+class GilRow(TypedDict, total=False):
+    """The row of a GIL in a record, as far as verdicts go by it. Times are in seconds."""
+
+    gil_name: str
+    gil_wall: float
+    gil_held: float
+    gil_handoff: float
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ class Situation:
     # The GIL.
 
     @cached_property
-    def gil(self) -> dict[str, Any] | None:
+    def gil(self) -> GilRow | None:
         """The row of the GIL that is in use most; `None` without one."""
         if self.free_threading or self.summary["gil"] is None:
             return None
@@ -275,7 +284,7 @@ class Situation:
         return None
 
 
-def gil_use(row: dict[str, Any]) -> float:
+def gil_use(row: GilRow) -> float:
     return float((row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0)) / row["gil_wall"])
 
 

@@ -59,7 +59,9 @@ class SimulatedCountdown(Simulated):
         self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
     ) -> Measured:
         ends_ns = [thread["finished_ns"] for thread in outcome.threads]
-        ended_s = window_s(scenario) if None in ends_ns else max(ends_ns) / NS
+        known_ns = [end_ns for end_ns in ends_ns if end_ns is not None]
+        every_ended = len(known_ns) == len(ends_ns)
+        ended_s = max(known_ns) / NS if every_ended else window_s(scenario)
         computed_ns = sum(thread["computed_ns"] for thread in outcome.threads)
         decrements = computed_ns / conditions.costs.decrement_ns
         return Measured(ended_s / decrements * UNIT_DECREMENTS)

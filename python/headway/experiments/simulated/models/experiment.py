@@ -17,7 +17,7 @@ from headway.experiments.results import Parameters
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.samples import NS
-from headway.experiments.simulated.scenario import Gil, Outcome, Scenario, Thread
+from headway.experiments.simulated.scenario import Gil, Outcome, Scenario, Thread, ThreadOutcome
 
 # The policy of CPython without Headway.
 STOCK_POLICY = "interval"
@@ -102,7 +102,7 @@ def own_gil() -> Gil:
     return Gil()
 
 
-def threads_named(outcome: Outcome, scenario: Scenario, prefix: str) -> list[dict[str, Any]]:
+def threads_named(outcome: Outcome, scenario: Scenario, prefix: str) -> list[ThreadOutcome]:
     """The outcome of the threads whose names begin with `prefix`, in the scenario's order."""
     pairs = zip(scenario.threads, outcome.threads, strict=True)
     return [found for thread, found in pairs if thread.name.startswith(prefix)]
