@@ -123,9 +123,9 @@ CASES = {
         "others did; suspended, with 800 ms, lost most.",
     ),
     "waits for work": (
-        free_threaded(1.0, a=[0.02] * 40, b=[0.002] * 200),
+        free_threaded(1.0, a=[0.08] * 10, b=[0.002] * 200),
         "The GIL is disabled (free-threaded): there is nothing to wait for. For locks and events a "
-        "waited most: 800 ms, in 40 waits.",
+        "waited most: 800 ms, in 10 waits.",
     ),
     "no takes": (report([], 1.0), "No thread took the GIL while it was watched."),
     "interval unknown": (

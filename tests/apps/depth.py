@@ -63,8 +63,9 @@ def collect_garbage(_: float) -> None:
 def compute_with_the_lock(seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
+        # A lock that is held for less than a millisecond is spun for, mostly.
         with LOCK:
-            sum(range(500))
+            sum(range(100_000))
 
 
 PAGES: dict[str, Callable[[float], None]] = {

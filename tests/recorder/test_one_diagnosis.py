@@ -35,17 +35,18 @@ def compute():
     sum(range(500))
 
 def fight():
+    # A lock that is held for less than a millisecond is spun for, mostly.
     with LOCK:
-        sum(range(500))
+        sum(range(100_000))
 
 def collect():
     gc.collect()
 
 def poll():
-    EVENT.wait(0.05)
+    EVENT.wait(0.1)
 
 def produce():
-    time.sleep(0.05)
+    time.sleep(0.2)
     QUEUE.put(None)
 
 def consume():
@@ -78,7 +79,7 @@ CAPTIONS = {
 
 class Views(NamedTuple):
     """What is said of one run: the verdict's name, the report's sentence, and the findings that the
-    caption of its trace names."""
+    caption of its trace names, if there is one."""
 
     verdict: str
     sentence: str
@@ -90,7 +91,8 @@ def views(folder: Path, work: tuple[str, ...]) -> Views:
     program.write_text(PROGRAM)
     with Ear(folder) as ear:
         telemetry = ("--telemetry", ear.target, "--telemetry-interval", "0.5")
-        outputs = ("--json", json_path, "--trace", svg)
+        # Without a GIL there is nothing to trace.
+        outputs = ("--json", json_path, *(("--trace", svg) if GIL_ENABLED else ()))
         result = headway("run", *telemetry, *outputs, program, *work)
         assert result.returncode == 0, result.stderr
         ear.catch_up()
@@ -103,6 +105,8 @@ def views(folder: Path, work: tuple[str, ...]) -> Views:
     sentence = summary.sentence(GilReport.decode(read_json(json_path)))
     assert sentence in " ".join(result.stderr.split())
 
+    if not GIL_ENABLED:
+        return Views(found["name"], sentence, set())
     described = " ".join(" ".join(ElementTree.parse(svg).getroot().itertext()).split())
     shown = {name for name, words in CAPTIONS.items() if words in f"{described} "}
     return Views(found["name"], sentence, shown)
@@ -165,4 +169,3 @@ def test_each_view_says_the_same_without_a_gil(
     found = views(tmp_path, work)
     assert found.verdict in verdicts, found
     assert found.sentence.startswith(sentence)
-    assert not found.caption

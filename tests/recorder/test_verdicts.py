@@ -179,7 +179,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "ok",
     ),
     "waits for work": (
-        {**LOCKED_PROGRAM, "parked_time_histogram": [(20 * MS, 1500)]},
+        {**LOCKED_PROGRAM, "parked_time_histogram": [(60 * MS, 500)]},
         "healthy",
         "ok",
     ),

@@ -121,10 +121,10 @@ SLOW_ANSWER_S = Threshold(
     "the kernel runs other programs for a few milliseconds now and then",
 )
 LOCK_WAIT_S = Threshold(
-    0.01,
+    0.05,
     "s",
     "without a GIL, shorter waits for a lock or an event are waits for a contended lock",
-    "CPython waits for both in the same way; threads that have nothing to do wait longer",
+    "CPython waits for both in the same way; threads that have nothing to do mostly wait longer",
 )
 THREADS_PARKED = Threshold(
     0.5,

@@ -108,11 +108,12 @@ def time_from(histogram: Histogram | None, start: float) -> float:
 
 
 def time_below(histogram: Histogram | None, end: float) -> float:
-    """The sum in seconds of the durations shorter than `end`, computed as in `time_from`."""
+    """The sum in seconds of the durations in the buckets that end at `end` or below, computed from
+    the middles of the buckets."""
     if not histogram:
         return 0.0
-    middles = ((_middle(bound, histogram), count) for bound, count in histogram["buckets"])
-    time = sum(middle * count for middle, count in middles if middle < end)
+    below = [each for each in histogram["buckets"] if each[0] <= end]
+    time = sum(_middle(bound, histogram) * count for bound, count in below)
     return float(min(time, histogram["sum"]))
 
 
