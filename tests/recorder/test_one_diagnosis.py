@@ -35,9 +35,10 @@ def compute():
     sum(range(500))
 
 def fight():
-    # A lock that is held for less than a millisecond is spun for, mostly.
+    # The sleep makes the others wait: they spin for a lock that is soon free.
     with LOCK:
-        sum(range(100_000))
+        sum(range(50_000))
+        time.sleep(0.003)
 
 def collect():
     gc.collect()
