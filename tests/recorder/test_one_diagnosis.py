@@ -79,8 +79,8 @@ CAPTIONS = {
 
 
 class Views(NamedTuple):
-    """What is said of one run: the verdict's name, the report's sentence, and the findings that the
-    caption of its trace names, if there is one."""
+    """The verdict's name and the report's sentence on one run, and the findings that the caption of
+    its trace names, if there is one."""
 
     verdict: str
     sentence: str
