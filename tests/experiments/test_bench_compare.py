@@ -307,7 +307,7 @@ def test_bad_input_is_one_line(files: tuple[Path, Path], tmp_path: Path) -> None
 def test_help_teaches() -> None:
     result = run_main("bench-compare", "--help")
     assert result.returncode == 0
-    for word in ("Mann and Whitney", "Holm", "bootstrap", "exit codes", "--values N"):
+    for word in ("Mann and Whitney", "Holm", "bootstrap", "exit status", "--values N"):
         assert word in result.stdout
 
 

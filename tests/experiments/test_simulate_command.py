@@ -41,8 +41,11 @@ def refused(*options: str) -> str:
         (("latency", "--workload", "D"), "--workload 'D': there are A, B, C, sha1, zlib"),
         (("echo", "--json", "/nonexistent/file"), "--json '/nonexistent/file' cannot be written"),
         (("echo", "--timeline", "convoy.png"), "--timeline 'convoy.png': found the suffix '.png'"),
-        (("--timeline", "-"), "--timeline: found 4 experiments; NAME is one of latency, "),
-        (("echo", "--timeline", "-", "--json", "-"), "--json: --timeline shows one row"),
+        (("--timeline", "-"), "--timeline: found 4 experiments; allowed: one of latency, "),
+        (
+            ("echo", "--timeline", "-", "--json", "-"),
+            "--json: not allowed with --timeline, which shows one row",
+        ),
         (("--calibrate", "/dev/null", "--values", "2"), "--calibrate: found --values beside it"),
     ],
 )

@@ -157,8 +157,8 @@ def test_the_default_store_is_made(tmp_path: Path) -> None:
         (["--http", "0.0.0.0:8888"], "it needs --token-file FILE"),
         (["--http", "[::]:8888"], "it needs --token-file FILE"),
         (["--tls-key", "k"], "TLS needs both"),
-        (["--no-store", "--store", "x"], "one of them"),
-        (["--no-http", "--http", "127.0.0.1:0"], "one of them"),
+        (["--no-store", "--store", "x"], "only one of them is allowed"),
+        (["--no-http", "--http", "127.0.0.1:0"], "only one of them is allowed"),
         (["--recording", "monday"], "it must be NAME=FILE"),
         (["--recording", "a=b", "--recording", "a=c"], "there are two of the name 'a'"),
         (["--recording", "a=/no/such/file"], "there is no such file"),
@@ -166,7 +166,7 @@ def test_the_default_store_is_made(tmp_path: Path) -> None:
         (["--export", "x", "--from", "noon"], "--from 'noon': it must be seconds since 1970"),
         (["--export", "x", "--from", "nan"], "there is no such time"),
         (["--export", "x", "--from", "20", "--to", "10"], "--from must be before --to"),
-        (["--from", "20"], "--from goes with --export only"),
+        (["--from", "20"], "--from: allowed with --export only"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(options: list[str], message: str) -> None:

@@ -95,7 +95,7 @@ function Passes({ events }: { events: GcEvent[] }) {
       rows={events}
       id={(event) => `${event.host} ${event.pid} ${event.time} ${event.interpreter_name ?? ""}`}
       name={(event) => format.moment(event.time)}
-      empty="No pass was reported in this range."
+      empty="No garbage collection was reported in this range."
       columns={[
         { label: "Process", cell: (event) => event.pid, text: true },
         { label: "Interpreter", cell: (event) => event.interpreter_name || "(main)", text: true },
