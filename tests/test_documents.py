@@ -31,14 +31,14 @@ from launch import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# What `make docs` writes from the commands themselves.
+# `make docs` writes this page from the commands themselves.
 GENERATED = ROOT / "docs" / "reference" / "cli.md"
 
 LANGUAGES = ("console", "bash", "sh")
 PORTS = ("8000", "8888")
-# What else runs on the machine changes what a report says.
+# Other programs on the machine may change a report.
 ATTEMPTS = 3
-# What is added to a command with these words that does not have the option.
+# Commands with these words get this option, unless they have it.
 DEFAULTS = (
     ("headway serve", "--bind", "127.0.0.1:8000"),
     ("headway telemetry", "--http", "127.0.0.1:8888"),
@@ -196,7 +196,7 @@ class Page:
         self._environment["PATH"] = f"{sys.prefix}/bin:{self._environment['PATH']}"
 
     def run(self, command: Command) -> str:
-        """What is wrong with the command's end or output; "" if nothing is."""
+        """The fault of the command's end or output; "" if there is none."""
         fault = ""
         for _ in range(ATTEMPTS if command.output else 1):
             fault = self._run_once(command)

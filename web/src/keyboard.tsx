@@ -6,7 +6,7 @@ import { keep, kept } from "./setting";
 const KEY = "headway-shortcuts";
 let enabled = kept(KEY) !== "off";
 
-/** Whether single keys act. People who dictate, or whose hands tremble, turn them off (WCAG 2.1.4). */
+/** Whether single keys act as shortcuts. Users with speech input turn them off (WCAG 2.1.4). */
 export function areShortcutsOn(): boolean {
   return enabled;
 }
