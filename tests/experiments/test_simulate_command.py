@@ -139,7 +139,7 @@ def test_an_interrupt_shows_what_there_is(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.endswith("Interrupted: this is what had been simulated.\n")
+    assert said.endswith("Interrupted: these are the results until then.\n")
     assert "== countdown" in shown
     assert results_file.read(str(file)).experiments[0].results.rows[0].values
 

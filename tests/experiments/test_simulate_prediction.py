@@ -123,7 +123,7 @@ def test_each_configuration_gets_an_interval_and_the_same_one_again(
     ("words", "said"),
     [
         (["--policy", "fair"], "found 'fair'"),
-        (["--values", "2"], "an interval needs 4 or more"),
+        (["--values", "2"], "allowed with --from: 4 or more"),
         (["--threads", "3"], "--threads: --from has none"),
         (["echo"], "allowed: no experiment"),
     ],

@@ -324,7 +324,7 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
 
 def test_passes_of_the_collector(page: Page, story: Story) -> None:
     page.goto(story.at("gc", story.before, group="shop"))
-    expect(card(page, "Passes the latest first").locator("tbody tr")).to_have_count(12)
+    expect(card(page, "Collections the latest first").locator("tbody tr")).to_have_count(12)
     assert table_of(page, "Pauses")
 
 

@@ -123,7 +123,7 @@ def test_another_address_is_refused(url: str) -> None:
         (["--window", "nan", "--once"], "--window: found 'nan'"),
         (["--interval", "0", "--once"], "--interval: found '0'"),
         (["--json"], "--json: allowed with --once only"),
-        ([], "this is no terminal: --once writes"),
+        ([], "stdout is no terminal: use --once"),
         (["--once", "--token-file", "/nonexistent"], "--token-file '/nonexistent'"),
     ],
 )

@@ -54,8 +54,8 @@ export function HealthBar({ now }: { now: Answer<Now> }) {
     <>
       {now.error && (
         <p class="alert critical" role="alert">
-          <strong>{now.error}</strong> {now.data ? "The page shows its last answer." : ""}{" "}
-          Asking again every few seconds.
+          <strong>{now.error}</strong> {now.data ? "The page shows its last answer." : ""} Asking
+          again every few seconds.
         </p>
       )}
       {said.length > 0 && (
