@@ -8,7 +8,7 @@
 PYTHON ?=
 EXTRAS ?=
 
-.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server screenshot docs build clean
+.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server bench-readme screenshot docs build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,11 @@ bench-server: ## Measure headway serve beside other WSGI servers, which it insta
 	@.venv/bin/python bench/install_peers.py
 	@! scripts/find-python 3.13t >/dev/null || { scripts/build .venvs/3.13t 3.13t && .venvs/3.13t/bin/python bench/install_peers.py; }
 	@.venv/bin/python bench/run.py server
+
+bench-readme: ## Measure the figures and the report of README.md, and write them into it (6 minutes, and the peers)
+	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
+	@.venv/bin/python bench/install_peers.py || echo "bench-readme: goes on with the peers that there are"
+	@.venv/bin/python bench/readme.py
 
 screenshot: ## Take the README's picture of the dashboard, from a recording made for it (2 minutes)
 	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt

@@ -21,6 +21,11 @@ exclude_patterns = ["requirements.txt"]
 html_theme = "furo"
 html_title = f"Headway {release}"
 html_show_sourcelink = False
+# Help texts and reports are 100 columns wide, and have to fit into the column of text.
+html_theme_options = {
+    "light_css_variables": {"code-font-size": "72%"},
+    "dark_css_variables": {"code-font-size": "72%"},
+}
 default_role = "literal"
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"

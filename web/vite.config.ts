@@ -1,5 +1,5 @@
-// The dashboard as plain files for python/headway/recorder/static/, which the recorder's site serves
-// under a strict Content-Security-Policy: nothing inline, nothing from another origin.
+// The dashboard as plain files for python/headway/recorder/static/, which the recorder's site
+// serves under a strict Content-Security-Policy: nothing inline, nothing from another origin.
 
 import { defineConfig } from "vite";
 

@@ -35,7 +35,7 @@ VERBS = (
     Verb(
         "report",
         "headway.commands.report",
-        "show the report of an earlier run, or what a crash left",
+        "show the report of an earlier run, or the counters that a crash left",
     ),
     Verb("serve", "headway.commands.serve", "serve WSGI applications"),
     Verb(
@@ -43,13 +43,17 @@ VERBS = (
         "headway.commands.audit",
         "list the extension modules of an application and what they support",
     ),
-    Verb("telemetry", "headway.commands.telemetry", "record what processes report, and show it"),
-    Verb("top", "headway.commands.top", "show in a terminal what processes report"),
+    Verb(
+        "telemetry",
+        "headway.commands.telemetry",
+        "record the reports of processes, and show them in a browser",
+    ),
+    Verb("top", "headway.commands.top", "show the reports of processes in a terminal"),
     Verb("bench", "headway.commands.bench", "measure what the GIL does to threads"),
     Verb(
         "bench-compare",
         "headway.commands.bench_compare",
-        "compare two files of what `bench` measured",
+        "compare two files of results of `bench`",
     ),
     Verb(
         "simulate",

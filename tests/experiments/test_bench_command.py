@@ -132,7 +132,7 @@ def test_what_is_no_python_is_refused_whatever_it_says(
 
 def test_an_interpreter_without_headway_has_no_policies_to_measure() -> None:
     said = refused("countdown", "--python", PLAIN, "--policy", "priority")
-    assert "has no Headway of its own; without it there is --policy stock" in said
+    assert "allowed without it: --policy stock" in said
 
 
 @pytest.mark.skipif(FREE_THREADING, reason="this is a free-threaded build")
@@ -216,7 +216,7 @@ def test_what_was_measured_before_an_interruption_is_shown_and_kept(
         process.kill()
         process.wait()
     assert process.returncode == exit_code, stderr
-    assert stderr.endswith("Interrupted: this is what had been measured.\n")
+    assert stderr.endswith("Interrupted: these are the results until then.\n")
     assert "== countdown: " in stdout
     rows = json.loads(file.read_text())["experiments"][0]["rows"]
     counts = {len(row["values"]) for row in rows if not row.get("left_out")}

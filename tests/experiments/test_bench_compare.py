@@ -282,7 +282,7 @@ def test_a_check_that_cannot_fail_is_refused(tmp_path: Path) -> None:
     assert "2 rows have too few values for any to be significant; 5 of each" in refused(
         few, few, "--fail-on-regression", "5"
     )
-    assert "there is no row" in refused(
+    assert "no row has values in both files" in refused(
         few, write(tmp_path / "none.json", {7: LOW}), "--fail-on-regression", "5"
     )
     shown = ran(few, few)
@@ -293,8 +293,8 @@ def test_a_check_that_cannot_fail_is_refused(tmp_path: Path) -> None:
 
 def test_bad_input_is_one_line(files: tuple[Path, Path], tmp_path: Path) -> None:
     a, b = files
-    assert refused(a) == "A B: found 1 files; two are compared, the earlier one first"
-    assert refused(a, b, a) == "A B: found 3 files; two are compared, the earlier one first"
+    assert refused(a) == "A B: found 1 files; allowed: two, the earlier one first"
+    assert refused(a, b, a) == "A B: found 3 files; allowed: two, the earlier one first"
     assert refused(a, tmp_path) == f"FILE '{tmp_path}': is a directory"
     assert refused(a, tmp_path / "no") == f"FILE '{tmp_path / 'no'}': no such file or directory"
     assert refused(a, b, "--json", "/nonexistent/out").startswith("--json '/nonexistent/out' ")
@@ -307,7 +307,7 @@ def test_bad_input_is_one_line(files: tuple[Path, Path], tmp_path: Path) -> None
 def test_help_teaches() -> None:
     result = run_main("bench-compare", "--help")
     assert result.returncode == 0
-    for word in ("Mann and Whitney", "Holm", "bootstrap", "exit codes", "--values N"):
+    for word in ("Mann and Whitney", "Holm", "bootstrap", "exit status", "--values N"):
         assert word in result.stdout
 
 

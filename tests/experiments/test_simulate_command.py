@@ -41,8 +41,11 @@ def refused(*options: str) -> str:
         (("latency", "--workload", "D"), "--workload 'D': there are A, B, C, sha1, zlib"),
         (("echo", "--json", "/nonexistent/file"), "--json '/nonexistent/file' cannot be written"),
         (("echo", "--timeline", "convoy.png"), "--timeline 'convoy.png': found the suffix '.png'"),
-        (("--timeline", "-"), "--timeline: found 4 experiments; NAME is one of latency, "),
-        (("echo", "--timeline", "-", "--json", "-"), "--json: --timeline shows one row"),
+        (("--timeline", "-"), "--timeline: found 4 experiments; allowed: one of latency, "),
+        (
+            ("echo", "--timeline", "-", "--json", "-"),
+            "--json: not allowed with --timeline, which shows one row",
+        ),
         (("--calibrate", "/dev/null", "--values", "2"), "--calibrate: found --values beside it"),
     ],
 )
@@ -136,7 +139,7 @@ def test_an_interrupt_shows_what_there_is(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.endswith("Interrupted: this is what had been simulated.\n")
+    assert said.endswith("Interrupted: these are the results until then.\n")
     assert "== countdown" in shown
     assert results_file.read(str(file)).experiments[0].results.rows[0].values
 

@@ -123,9 +123,9 @@ def test_each_configuration_gets_an_interval_and_the_same_one_again(
     ("words", "said"),
     [
         (["--policy", "fair"], "found 'fair'"),
-        (["--values", "2"], "an interval needs 4 or more"),
+        (["--values", "2"], "allowed with --from: 4 or more"),
         (["--threads", "3"], "--threads: --from has none"),
-        (["echo"], "goes with no experiment"),
+        (["echo"], "allowed: no experiment"),
     ],
 )
 def test_what_does_not_go_with_a_recording_is_bad_usage(

@@ -288,7 +288,7 @@ def test_endpoints_are_sorted_and_filtered(page: Page, story: Story) -> None:
     expect(rows).to_have_count(3)
     page.get_by_role("button", name="Requests", exact=True).click()
     expect(rows.first).to_contain_text("/product/")
-    page.get_by_role("button", name="of all held").click()
+    page.get_by_role("button", name="share of GIL held").click()
     expect(rows.first).to_contain_text("/recommend/")
     page.keyboard.press("/")
     page.keyboard.type("product/")
@@ -314,7 +314,7 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     page.goto(story.at("lifecycle", group="shop"))
     events = card(page, "Events the latest first")
     expect(events).to_contain_text("killed by SIGSEGV")
-    expect(events).to_contain_text("told by the supervisor")
+    expect(events).to_contain_text("reported by the supervisor")
     expect(events).to_contain_text("script reload")
     lives = {row[0]: row for row in table_of(page, "Lives of processes")}
     assert set(lives) == {str(pid) for pid in (*BEFORE_PIDS, *AFTER_PIDS)}
@@ -324,7 +324,7 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
 
 def test_passes_of_the_collector(page: Page, story: Story) -> None:
     page.goto(story.at("gc", story.before, group="shop"))
-    expect(card(page, "Passes the latest first").locator("tbody tr")).to_have_count(12)
+    expect(card(page, "Collections the latest first").locator("tbody tr")).to_have_count(12)
     assert table_of(page, "Pauses")
 
 
@@ -356,7 +356,7 @@ def test_a_range_is_typed_and_what_is_none_is_told(page: Page, story: Story) -> 
     page.locator("details.typed > summary").click()
     page.get_by_label("From").fill("yesterdayish")
     page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.get_by_role("alert").filter(has_text="is no moment")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="is not a time")).to_be_visible()
     page.get_by_label("From").fill(str(int(story.before[0])))
     page.get_by_label("To", exact=True).fill(str(int(story.before[1])))
     page.get_by_role("button", name="Show", exact=True).click()

@@ -596,7 +596,10 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
         ("WSGIPythonOptimize 2", "set PYTHONOPTIMIZE in the environment of headway serve"),
         ("WSGIDaemonProcess x", "process group x is left out: no WSGIScriptAlias that is served"),
         ("WSGIApplicationGroup a", None),
-        ("Require ip 10", "access control is not done here, and whoever reaches process group def"),
+        (
+            "Require ip 10",
+            "access control is not done here, and every client that reaches process group def",
+        ),
         ("Require all granted", None),
         ("<Directory />\nRequire all denied\n</Directory>", "access control is not done here"),
         (

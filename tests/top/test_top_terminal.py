@@ -316,7 +316,7 @@ def test_a_socket_that_nobody_reports_to(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "t.sock"
     done = run_main("top", f"unix:{path}", "--once", "--window", "1")
     assert done.returncode == 1
-    assert done.stderr == f"headway top: nobody reported to unix:{path} within 2 s\n"
+    assert done.stderr == f"headway top: no process reported to unix:{path} within 2 s\n"
     assert clock.now_s == pytest.approx(2, abs=0.1)
     assert not path.exists()
 

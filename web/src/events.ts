@@ -71,7 +71,7 @@ export interface GcEvent extends Event {
   gc_event_uncollectable?: number;
 }
 
-/** Planned ends are configured or requested. Other reasons, if not unplanned, are limits reached. */
+/** Reasons that are configured or requested. Other reasons are unplanned, or limits. */
 const PLANNED = new Set([
   "restart_interval",
   "maximum_requests",

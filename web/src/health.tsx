@@ -10,15 +10,15 @@ const LOSSES: readonly (readonly [string, string])[] = [
   ["malformed", "malformed datagrams dropped"],
   ["refused", "datagrams refused, beyond what one sender may report"],
   ["sequence_gaps", "datagrams lost on the way"],
-  ["records_lost", "slow requests, passes or holds lost in their process"],
+  ["records_lost", "slow requests, garbage collections and holds lost in their process"],
   ["store.not_stored", "datagrams not written to the store"],
 ];
 
 /** Data that was recorded differently from what was sent, or with less detail. */
 const REMARKS: readonly (readonly [string, string])[] = [
-  ["unsent", "ticks joined to the next one, as they could not be sent"],
-  ["events_left_out", "events left out, over the most that are kept of a minute"],
-  ["clocks_off", "datagrams from clocks that are off"],
+  ["unsent", "reports that could not be sent, and became part of the next one"],
+  ["events_left_out", "events left out, because only so many are kept of each minute"],
+  ["clocks_off", "datagrams with a wrong time"],
 ];
 
 function at(health: Health, path: string): unknown {
@@ -54,8 +54,8 @@ export function HealthBar({ now }: { now: Answer<Now> }) {
     <>
       {now.error && (
         <p class="alert critical" role="alert">
-          <strong>{now.error}</strong> {now.data ? "What is shown is what it said last." : ""}{" "}
-          Asking again every few seconds.
+          <strong>{now.error}</strong> {now.data ? "The page shows its last answer." : ""} Asking
+          again every few seconds.
         </p>
       )}
       {said.length > 0 && (

@@ -13,15 +13,15 @@ const WORDS: readonly (readonly [string, string])[] = [
   ["hold", "From a take to the drop that ends it."],
   [
     "held, handoff, idle",
-    "All of a GIL's time: a thread has it; it is free while some thread waits for it; it is free and nobody wants it.",
+    "The three parts of a GIL's time: a thread has it; it is free while a thread waits for it; it is free and no thread waits for it.",
   ],
   [
     "switch interval",
-    "After waiting this long a thread asks the holder to drop the GIL (sys.setswitchinterval, 5 ms unless set).",
+    "After this time a waiting thread requests that the holder drop the GIL (sys.setswitchinterval(), 5 ms by default).",
   ],
   [
     "convoy",
-    "Threads that need the GIL briefly wait whole switch intervals behind one that computes: waits gather above the interval's multiples.",
+    "Threads that need the GIL for a short time wait whole switch intervals behind a thread that computes: waits gather just above the multiples of the interval.",
   ],
   [
     "wait for a lock or event",
@@ -81,8 +81,8 @@ export function Help({ onClose }: { onClose: () => void }) {
         ))}
       </dl>
       <p>
-        Drag over a chart to look closer; the browser's Back undoes it. The address holds all that
-        is shown: send it.
+        Drag over a chart to zoom in; the browser's Back button undoes it. The address of the page
+        contains the range and the selection, so it can be shared.
       </p>
     </dialog>
   );

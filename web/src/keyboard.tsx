@@ -6,7 +6,7 @@ import { keep, kept } from "./setting";
 const KEY = "headway-shortcuts";
 let enabled = kept(KEY) !== "off";
 
-/** Whether single keys act. People who dictate, or whose hands tremble, turn them off (WCAG 2.1.4). */
+/** Whether single keys act as shortcuts. Users with speech input turn them off (WCAG 2.1.4). */
 export function areShortcutsOn(): boolean {
   return enabled;
 }
@@ -29,7 +29,7 @@ export function isShortcut(event: KeyboardEvent): boolean {
 
 export const KEYS: readonly (readonly [string, string])[] = [
   ["1 … 8", "go to a page, in the order of the tabs"],
-  ["p", "pause at what is shown, or go on live"],
+  ["p", "pause the live view, or continue it"],
   ["[ and ]", "half a range earlier, later"],
   ["+ and -", "half as long, twice as long"],
   ["c", "add this range and selection to the comparison"],

@@ -37,7 +37,7 @@ export function RangeBar({ address }: { address: Address }) {
         class={`live ${live ? "on" : ""}`}
         aria-pressed={live}
         onClick={pauseOrResume}
-        title={live ? "Pause at what is shown (p)" : "Go on live (p)"}
+        title={live ? "Pause the live view (p)" : "Continue live (p)"}
       >
         <i aria-hidden="true" />
         {live ? "Live" : "Paused"}
@@ -87,7 +87,7 @@ function Typed({ range }: { range: Range }) {
     const to = parseMoment(text.to, now);
     if (from === null || to === null) {
       const which = from === null ? text.from : text.to;
-      setWrong(`"${which}" is no moment: 14:30, 2026-11-22 14:30, -2h or now are`);
+      setWrong(`"${which}" is not a time; allowed: 14:30, 2026-11-22 14:30, -2h, now`);
     } else if (to <= from) setWrong("The end has to be after the beginning");
     else {
       const relative = /^-/.test(text.from.trim()) && /^(now)?$/i.test(text.to.trim());

@@ -20,6 +20,11 @@ export function Sign({ severity }: { severity: Severity }) {
   );
 }
 
+/** A text whose parts between backticks are code. */
+function withCode(text: string) {
+  return text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part));
+}
+
 export function VerdictCard({ verdict, about }: { verdict: Verdict; about: string }) {
   const { severity, sample } = verdict;
   return (
@@ -49,7 +54,8 @@ export function VerdictCard({ verdict, about }: { verdict: Verdict; about: strin
         <ul class="advice">
           {verdict.advice.map((item) => (
             <li key={item.try}>
-              <strong>Try:</strong> {item.try} <span class="expect">{item.expect}</span>
+              <strong>Try:</strong> {withCode(item.try)}{" "}
+              <span class="expect">{withCode(item.expect)}</span>
             </li>
           ))}
         </ul>

@@ -24,7 +24,7 @@ test("what only changed the detail is a remark, not a loss", () => {
   const health = { unsent: 4, events_left_out: 371, clocks_off: 0 };
   expect(losses(health)).toEqual([]);
   expect(remarks(health)).toEqual([
-    "4 ticks joined to the next one, as they could not be sent",
-    "371 events left out, over the most that are kept of a minute",
+    "4 reports that could not be sent, and became part of the next one",
+    "371 events left out, because only so many are kept of each minute",
   ]);
 });

@@ -178,8 +178,8 @@ def _advice(audit: Audit) -> list[str]:
     advice = []
     if _refusing(audit, "own_gil") or application.own_gil.answer == "no":
         advice.append(
-            "- Whoever needs these modules stays in the main interpreter: "
-            "headway serve --application-group '%{GLOBAL}', and more --processes for more cores."
+            "- An application that needs these modules stays in the main interpreter: headway "
+            "serve --application-group '%{GLOBAL}'; more --processes use more cores."
         )
         if application.shared_gil.answer == "yes" and not _refusing(audit, "shared_gil"):
             advice.append(

@@ -86,7 +86,7 @@ def run_trial(
     if complete:
         reason = ""
     elif not in_time:
-        reason = f"it hangs: nothing came of it for {timeout_s:g} s"
+        reason = f"it hangs: no answer for {timeout_s:g} s"
     else:
         last_words = next((line.strip() for line in reversed(lines) if line.strip()), "")
         reason = _death(status) + (f" ({last_words[:MAX_LAST_WORDS]})" if last_words else "")

@@ -44,7 +44,7 @@ def _answer(trial: Trial, gil: str, name: str | None) -> Answer:
     for event in trial.of("not-ended"):
         return Answer("no", f"its interpreter cannot be ended: {_short(event['error'])}")
     if len(trial.of("imported")) < 2:
-        return Answer("unknown", "the child told nothing")
+        return Answer("unknown", "the child process reported nothing")
     return loads(gil)
 
 
@@ -83,13 +83,13 @@ def explained(answer: Answer, module: Module, gil: str) -> Answer:
     initialization = module.declares.get("initialization")
     if gil == "none":
         declared = module.declares.get("gil")
-        slot, told = "Py_mod_gil", "says that it needs the GIL"
+        slot, told = "Py_mod_gil", "declares that it needs the GIL"
     else:
         if not REFUSAL.search(answer.reason):
             return answer
         declared = module.declares.get("multiple_interpreters")
         slot = "Py_mod_multiple_interpreters"
-        told = "says that it supports " + (
+        told = "declares that it supports " + (
             "no sub-interpreters" if declared == "not-supported" else "only a shared GIL"
         )
     if initialization == "single-phase":

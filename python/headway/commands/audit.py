@@ -22,30 +22,32 @@ PROGRESS_AFTER_S = 1.0
 
 DESCRIPTION = """\
 Lists each extension module that a WSGI application imports, and whether it works in an own-GIL
-sub-interpreter, in a sub-interpreter that shares the GIL, and without a GIL. It is for the day
-before headway serve is given --per-interpreter-gil, --interpreters or --free-threading.
+sub-interpreter, in a sub-interpreter that shares the GIL, and without a GIL. Run it before headway
+serve gets --per-interpreter-gil, --interpreters or --free-threading.
 
-The application is really imported, in child processes: in a main interpreter, and in two
-sub-interpreters of each kind, since some modules load in one and in no second one. So is each of
-its extension modules, alone if it fails beside the others. A crash or a hang is a finding like any
-other. Whether a module does without the GIL shows only on a free-threaded build, where the GIL
-comes on with the first that does not; elsewhere it is what the module declares. Nobody calls the
-application: what it imports at its first request is not seen.
+headway audit imports the application in child processes: in a main interpreter, and in two
+sub-interpreters of each kind, because some modules load in one sub-interpreter of a process only.
+It imports each extension module too, and alone if the module fails beside the others. A crash or a
+hang is a finding, not an error. Only a free-threaded build can show whether a module works without
+the GIL, because importing a module that does not turns the GIL on; other builds show what the
+module declares. The application is not called, so modules that it imports at its first request
+are missing.
 """
 
 EPILOG = """\
-Each answer is yes, no or unknown, with the reason. own GIL and shared GIL are what happened. Below
-free-threaded, yes is what happened on a free-threaded build, and a declaration elsewhere.
+Each answer is yes, no or unknown, with the reason. The columns "own GIL" and "shared GIL" are
+tried. The column "free-threaded" is tried on a free-threaded build, and is a declaration on
+other builds.
 
 exit status:
   0  the audit is finished, whatever it found, and what --require asks for is there
   1  something that --require asks for is not known to work, or importing the application failed
-  2  bad usage: nothing was started, or there is no such application
+  2  bad usage, or there is no such application; nothing was imported
 
 examples:
   headway audit shop.wsgi:application
   headway audit --app-dir src shop:app --json audit.json
-  headway audit shop:app --require own-gil  in CI, before the workers switch
+  headway audit shop:app --require own-gil  in CI, before the workers get GILs of their own
   python3.13t -m headway audit shop:app     what the application does without a GIL
 """
 

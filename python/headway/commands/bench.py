@@ -28,20 +28,20 @@ DEFAULT_VALUES = 6
 QUICK_S = 60.0
 
 DESCRIPTION = """\
-Measures what the GIL does to threads and what Headway does about it, and lays beside what others
-published. Each value is measured by processes of its own; all rows of an experiment are measured in
-every round, so that what else the machine does hits all alike. Tables show medians; a ! marks a row
-whose confidence interval is wide (95 %, from 6 values on), and figures in parentheses are the
-published ones.
+Measures how the GIL slows threads down and what Headway's policies change, and prints published
+figures beside the measured ones. New processes measure each value. A round measures every row of an
+experiment once, so that other load on the machine affects all rows alike. Tables show medians.
+An exclamation mark marks a row whose confidence interval is wide (95 %, from 6 values on). Figures
+in parentheses are published ones.
 
 experiments:
 """
 EPILOG = """\
 examples:
   headway bench echo                     the convoy, by switch interval and CPU-bound threads
-  headway bench echo countdown --quick   a minute for all that is named
-  headway bench --json FILE --html PAGE  everything; hours
-  headway bench --from FILE --html PAGE  a page from results that were kept
+  headway bench echo countdown --quick   two experiments in a minute
+  headway bench --json FILE --html PAGE  all experiments; takes hours
+  headway bench --from FILE --html PAGE  a page from the results in FILE
 """
 
 
@@ -53,25 +53,28 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="an experiment; without one: all of them",
+        help="an experiment (default: all experiments)",
     )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="fewer rows, shorter values: a minute for an experiment or two, three for all",
+        help="measure fewer rows for a shorter time: one or two experiments take a minute, all "
+        "take three",
     )
     add_row_options(
         parser,
-        f"{STOCK} (plain python; of wsgi: interval, which watches CPython's own rule) or a "
-        "policy of Headway; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
-        "where work runs; interpreters are such with a GIL of their own; may be given again "
-        "(default: all that the experiment has)",
+        f"a policy of Headway, or {STOCK}: python without Headway (in wsgi: the policy interval, "
+        "which measures CPython's own rule); may be given several times (default: "
+        + ", ".join(DEFAULT_POLICIES)
+        + ")",
+        "where the work runs; interpreters have a GIL of their own; may be given several times "
+        "(default: all modes of the experiment)",
     )
     parser.add_argument(
         "--server",
         choices=("headway", "mod_wsgi"),
         default="headway",
-        help="wsgi: what serves; mod_wsgi runs in an Apache of its own (default: headway)",
+        help="wsgi: the server; mod_wsgi runs in an Apache of its own (default: headway)",
     )
     parser.add_argument(
         "--values",
@@ -81,34 +84,39 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "as many as there is time for)",
     )
     parser.add_argument(
-        "--seconds", type=argument(DURATION), metavar="S", help="how long one value is measured"
+        "--seconds",
+        type=argument(DURATION),
+        metavar="S",
+        help="for how many seconds one value is measured",
     )
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="the interpreter to measure; with a Headway of its own for policies other than "
-        f"{STOCK} (default: the one that runs this)",
+        help=f"the interpreter to measure; policies other than {STOCK} need Headway installed in "
+        "it (default: the one that runs headway)",
     )
     parser.add_argument(
         "--free-threaded",
         metavar="PATH",
-        help="a free-threaded interpreter for the rows without a GIL (default: --python's, if it "
-        "is one)",
+        help="a free-threaded interpreter for the rows without a GIL (default: that of --python, "
+        "if it is free-threaded)",
     )
     parser.add_argument(
         "--json",
         metavar="FILE",
-        help="also write the results to FILE, after each experiment; with - that goes to stdout, "
-        "and the text to stderr",
+        help="also write the results to FILE as JSON, after each experiment; with - the JSON goes "
+        "to stdout, and the text to stderr",
     )
     parser.add_argument(
-        "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
+        "--html",
+        metavar="FILE",
+        help="also write the results to FILE as an HTML page with charts; - is stdout",
     )
     parser.add_argument(
         "--from",
         dest="source",
         metavar="FILE",
-        help="measure nothing: show the results that --json wrote; - is stdin",
+        help="measure nothing: show the results in FILE, which --json wrote; - is stdin",
     )
 
 
@@ -204,8 +212,8 @@ def policies_for(
     if not interpreter.headway:
         if asked and asked != (STOCK,):
             raise CommandError(
-                f"--policy {asked[-1]}: {interpreter.path} has no Headway of its own; "
-                f"without it there is --policy {STOCK}",
+                f"--policy {asked[-1]}: Headway is not installed in {interpreter.path}; allowed "
+                f"without it: --policy {STOCK}",
                 exit_code=2,
             )
         return (STOCK,)
@@ -272,7 +280,7 @@ def measure(
         with signals.held():
             outputs.write(metadata(), shown)
     if exit_code:
-        print("Interrupted: this is what had been measured.", file=sys.stderr)
+        print("Interrupted: these are the results until then.", file=sys.stderr)
     outputs.say(*doubts_of(metadata()))
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)

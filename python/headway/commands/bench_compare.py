@@ -27,18 +27,18 @@ SCHEMA = 1
 # Columns; what files hold may be any length.
 MAX_LINE = 300
 DESCRIPTION = """\
-Compares two files of `headway bench --json FILE`, row by row: how B's median stands to A's. Rows
-are the same if their experiment and all their parameters are.
+Compares two files of `headway bench --json FILE`, row by row: B's median with A's. Rows with the
+same experiment and the same parameters are compared.
 
   B / A       the ratio of the medians, with its 95 % bootstrap interval
   p           how often chance alone sets the values this far apart: Mann and Whitney's test, exact
   p of all    p corrected for the number of rows (Holm); a row differs if this is under 0.05
   !           the row is unstable in one file: its interval is wider than a fifth of its median
 
-Few values cannot prove much: 6 and 6 of a row, which is what `headway bench` takes, never bring p
-under 0.002, which is enough for 23 rows and not for 24; 8 and 8 do for 300. With --values N
-`headway bench` takes more. That two sittings differ does not tell why: measure A and B in turns on
-a quiet machine, and see what is said of both.
+Few values cannot prove much. With 6 values of each row, the default of `headway bench`, p is never
+under 0.002: enough for 23 rows, but not for 24. 8 values are enough for 300 rows; --values N takes
+more. A difference of two runs does not show its reason: measure A and B in turns on a quiet
+machine, and look at the circumstances that are printed for both.
 """
 EPILOG = """\
 examples:
@@ -47,7 +47,10 @@ examples:
   headway bench-compare before.json after.json
   headway bench-compare before.json after.json --fail-on-regression 10     in CI
 
-exit codes: 0 compared, 1 a regression was found, 2 a file or an option is wrong
+exit status:
+  0  the files were compared
+  1  a regression was found
+  2  a file or an option is wrong
 """
 
 
@@ -64,7 +67,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="OUT",
-        help="also write the comparison to OUT; with - that goes to stdout, and the text to stderr",
+        help="also write the comparison to OUT as JSON; with - the JSON goes to stdout, and the "
+        "text to stderr",
     )
     parser.add_argument(
         "--fail-on-regression",
@@ -78,7 +82,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if len(options.files) != 2:
         raise CommandError(
-            f"A B: found {len(options.files)} files; two are compared, the earlier one first",
+            f"A B: found {len(options.files)} files; allowed: two, the earlier one first",
             exit_code=2,
         )
     json_path = None if options.json is None else json_file.check_path(options.json)
@@ -104,9 +108,7 @@ def run(options: argparse.Namespace) -> int:
 def check_provable(found: Comparison) -> None:
     """A check that cannot fail is refused."""
     if not found.differences:
-        raise CommandError(
-            "--fail-on-regression: there is no row that both files have values of", exit_code=2
-        )
+        raise CommandError("--fail-on-regression: no row has values in both files", exit_code=2)
     if not found.provable:
         raise CommandError(
             f"--fail-on-regression: {len(found.differences)} rows have too few values for any to "

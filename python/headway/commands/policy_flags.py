@@ -20,7 +20,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         type=argument(Policy()),
         default="interval",
-        help="who gets the GIL next, and when: see below (default: interval)",
+        help="the policy that chooses which thread gets the GIL next, and when: see below "
+        "(default: interval)",
     )
     parser.add_argument(
         "--no-kernel-hints",

@@ -17,27 +17,25 @@ if TYPE_CHECKING:
     from headway.report.model import GilReport
 
 DESCRIPTION = """\
-Shows the report of `headway run --json FILE` again. If that run was killed or crashed before it
-could write FILE, shows what its ledger, FILE.ledger, held at that moment.
+Shows the report of `headway run --json FILE` again. If the run was killed or crashed before it
+could write FILE, shows the counters of that moment from FILE.ledger, the run's ledger.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    parser.add_argument(
-        "file", metavar="FILE", help="a report in JSON, or a ledger; - reads it from stdin"
-    )
+    parser.add_argument("file", metavar="FILE", help="a report in JSON, or a ledger; - is stdin")
     parser.add_argument(
         "--json",
         metavar="OUT",
-        help="also write the report to OUT as JSON (schema 2); with - that goes to stdout, and the "
-        "text to stderr",
+        help="also write the report to OUT as JSON (schema 2); with - the JSON goes to stdout, "
+        "and the text to stderr",
     )
     parser.add_argument(
         "--trace",
         metavar="OUT",
-        help="where FILE is the ledger of a run with --trace: also write the events that it kept "
-        "to OUT, for ui.perfetto.dev, or to OUT.svg as a drawing",
+        help="also write the events of FILE, the ledger of a run with --trace, to OUT for "
+        "ui.perfetto.dev; if OUT ends in .svg, as a drawing",
     )
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
 

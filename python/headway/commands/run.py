@@ -70,33 +70,34 @@ status is the program's own.
 
 The report comes after a normal exit, an exception, Ctrl-C, and a signal that ends the program by
 its default (SIGTERM, SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2), also where the program
-puts the default back. Nothing can come from inside after SIGKILL, a crash or os._exit(); with
---json FILE the books are then left in FILE.ledger, and `headway report FILE` shows them.
+restores the default. After SIGKILL, a crash or os._exit() the program cannot write a report; with
+--json FILE its counters are then left in FILE.ledger, and `headway report FILE` shows them.
 
 Counts and sums of time are exact, and so is the longest wait. A percentile (p50, p99) is
 interpolated within a bucket of a histogram, and is off by the width of a bucket at most, 6.25 %.
 
-A program that replaces itself by exec is measured on where it becomes the same interpreter again:
-the report comes at the end of that, and lists what came before as a child with the same pid. Before
-it becomes anything else, and with --trace, the report comes at once. A program that calls setuid or
-chroot writes FILE all the same, by a descriptor from before; if it closes that, FILE.ledger stays.
+A program that replaces itself by exec with the same interpreter is measured on. The report comes
+at its end, and lists the time before the exec as a child with the same pid. If another program
+replaces it, or with --trace, the report comes before the exec. A program that calls setuid or
+chroot can still write FILE, because FILE is opened before; if the program closes it, FILE.ledger
+stays.
 
-With --trace it also shows when each thread held the GIL, waited for it and asked for it: the last
-of it, as much as --trace-events has room for. The trace is of this process: children that it forks
-or starts have none. It is written when the report is; after a crash `headway report FILE --trace
-OUT` writes it, where --json FILE was given too.
+With --trace it also writes when each thread held the GIL, waited for it and requested it: the last
+events of the run, as many as --trace-events keeps. The trace has this process only, and not the
+children that it forks or starts. It is written together with the report. After a crash `headway
+report FILE --trace OUT` writes it, if --json FILE was given too.
 """
 
 EXAMPLES = """\
 examples:
-  headway run app.py --port 8000            everything after the script is the program's own
+  headway run app.py --port 8000            everything after the script goes to the script
   headway run -m http.server                as python -m
-  headway run -X dev -W error app.py        with options of the interpreter's own
+  headway run -X dev -W error app.py        with options of the interpreter
   headway run --json run.json -c 'import this'
   headway run --switch-interval 0.0005 app.py
   headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
   headway run --trace waits.svg app.py      then open waits.svg in a browser
-  headway run --policy priority app.py      threads that answer need not wait for those that compute
+  headway run --policy priority app.py      threads that wait for I/O go before threads that compute
 """
 
 
@@ -126,25 +127,27 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace",
         metavar="FILE",
-        help="also write every hold, wait, forced wait and drop request, as far as they are kept, "
-        "to FILE, a Chrome trace that ui.perfetto.dev opens; - is stdout. FILE.svg is a drawing of "
-        "a few typical waits of the thread that waits most, with what they mean",
+        help="also write the last holds, waits, forced waits and drop requests to FILE, a Chrome "
+        "trace that ui.perfetto.dev opens; - is stdout. If FILE ends in .svg, it is a "
+        "drawing of a few typical waits of the thread that waits most, with an explanation "
+        "of each step",
     )
     parser.add_argument(
         "--trace-events",
         metavar="N",
         type=argument(Whole(MIN_TRACE_EVENTS, MAX_TRACE_EVENTS)),
         default=DEFAULT_TRACE_EVENTS,
-        help="keep the last N events, rounded up to a power of two: a take and a drop are one "
-        "each, a wait, a drop request and a forced wait 1, 1 and 2 more. Each takes some 35 "
-        "instructions and 16 bytes while the program runs, at its end up to 250 bytes, and up to "
-        "180 in FILE (default: %(default)s)",
+        help="keep the last N events, rounded up to a power of two. A take, a drop, a wait and a "
+        "drop request are one event each, a forced wait is two. An event costs some 35 "
+        "instructions and 16 bytes of memory while the program runs, up to 250 bytes of "
+        "memory at its end, and up to 180 bytes in FILE (default: %(default)s)",
     )
     parser.add_argument(
         "--switch-interval",
         metavar="S",
         type=argument(SWITCH_INTERVAL),
-        help="sys.setswitchinterval(S) before the program starts, as 5ms (default: as it is)",
+        help="call sys.setswitchinterval() before the program starts; S is in seconds, or has a "
+        "unit, such as 5ms (default: CPython's own, 5ms)",
     )
     policy_flags.add_options(parser)
     parser.add_argument(
@@ -157,14 +160,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--telemetry",
         metavar="unix:PATH",
         type=_telemetry,
-        help="report to the recorder (headway telemetry) that listens there, or will",
+        help="report to the recorder (headway telemetry) at this socket, which may be started "
+        "later",
     )
     parser.add_argument(
         "--telemetry-interval",
         metavar="S",
         type=argument(TELEMETRY_INTERVAL),
         default=reporter.DEFAULT_INTERVAL_S,
-        help="how often; seconds, or 500ms (default: %(default)s)",
+        help="seconds between two reports, or with a unit, such as 500ms (default: %(default)s)",
     )
 
 

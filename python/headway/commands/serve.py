@@ -30,11 +30,11 @@ from headway.server.supervisor.inherited import (
 from headway.server.supervisor.loop import supervise
 
 DESCRIPTION = """\
-Serves a WSGI application (PEP 3333) over HTTP/1.1. The threads of a process share the work:
-whichever takes up a request reads it, takes the GIL once, calls the application and writes the
-response. SIGINT or SIGTERM ends it after the requests that clients have sent by then; a table then
-shows by path response times and how long requests waited for the GIL, exactly: in a terminal that
-of each process, elsewhere if there is one alone, with --final-table in any case.
+Serves a WSGI application (PEP 3333) over HTTP/1.1. One thread of a process handles one request: it
+reads the request, takes the GIL once, calls the application and writes the response. A server that
+gets SIGINT or SIGTERM answers the requests that clients have sent by then, and ends. It then prints
+a table of each process with the response times and the exact waits for the GIL, by path. If stderr
+is no terminal, only a server of one process prints it, or one with --final-table.
 """
 
 EXAMPLES = """\
@@ -42,11 +42,11 @@ examples:
   headway serve shop.wsgi:application
   headway serve shop:app --bind 0.0.0.0:8080 --threads 8 --access-log json
   headway serve shop:app --bind unix:/run/shop.sock --access-log common:/var/log/shop.log
-  headway serve shop:app --policy interval  the GIL as CPython schedules it, and only watched
+  headway serve shop:app --policy interval  the GIL as CPython schedules it, measured only
   headway serve shop:app --threads 8 --interpreters 4 --per-interpreter-gil
                                             one process on four cores; first: headway audit shop:app
   headway serve --config serve.toml         several process groups
-  headway serve --config httpd.conf --check what an Apache file with mod_wsgi's directives means
+  headway serve --config httpd.conf --check the meaning of an Apache file with mod_wsgi's directives
 
 Seconds and bytes take units: 500ms, 2m, 64k, 10M. 0 turns a limit off, unless its range excludes 0.
 """
@@ -68,12 +68,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         help="read the configuration from a TOML file, or from an Apache file (.conf) with "
-        "mod_wsgi's directives; flags beside it go over what it says of its one process group",
+        "mod_wsgi's directives; flags override the values of its process group, if it has "
+        "only one",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="print every value and where it comes from, say what is wrong, and start nothing",
+        help="print every value with its origin and every error, and start nothing",
     )
     add_flags(parser)
 

@@ -53,16 +53,16 @@ INTERPRETER = Interpreter(
 )
 
 DESCRIPTION = """\
-Simulates what the GIL does to threads, in virtual time: the experiments of `headway bench`, with
-the same rows and tables, on any number of cores and under any policy that the GIL ever had or was
-to have. A row's values are those of seeds that follow each other. The same options bring the same
-results, whatever this machine does meanwhile.
+Simulates threads that share a GIL, in virtual time: experiments of `headway bench`, with the same
+rows and tables, on any number of cores, under Headway's policies and under former and proposed
+rules of CPython. The values of a row come from consecutive seeds. The same options give the same
+results, whatever else this machine does.
 
 policies:
-  stock, interval  CPython since 3.2: a thread that waits asks for the GIL after a switch interval
-  ticks            CPython before 3.2: the GIL is let go for a moment after every 100 ticks
-  requests         proposed in 2009: who waits after I/O may ask for the GIL at once
-  beazley          proposed in 2010: who was not forced to drop it goes before who was
+  stock, interval  CPython since 3.2: a waiting thread requests the GIL after a switch interval
+  ticks            CPython before 3.2: a thread drops the GIL for a moment after every 100 ticks
+  requests         proposed in 2009: a thread that waits after I/O requests the GIL at once
+  beazley          proposed in 2010: threads that drop the GIL by themselves go first
   priority         Headway: I/O-bound threads first, at once
   deadline         Headway: virtual deadlines, the earliest first
 
@@ -87,78 +87,82 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION + listed
     parser.epilog = EPILOG
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="an experiment; without one: all of them"
+        "names", nargs="*", metavar="NAME", help="an experiment (default: all experiments)"
     )
     add_row_options(
         parser,
-        "see above; may be given again (default: " + ", ".join(DEFAULT_POLICIES) + ")",
-        "echo: where work runs; interpreters are such with a GIL of their own; may be given "
-        "again (default: all)",
+        "see above; may be given several times (default: " + ", ".join(DEFAULT_POLICIES) + ")",
+        "echo: where the work runs; interpreters have a GIL of their own; may be given several "
+        "times (default: all)",
     )
     parser.add_argument(
         "--cores",
         type=argument(Whole(1, MOST_CORES)),
         metavar="N",
-        help=f"how many cores the simulated machine has (default: {Machine.cores}, or the "
-        "calibration's)",
+        help="how many cores the simulated machine has (default: that of the calibration, or "
+        f"{Machine.cores})",
     )
     parser.add_argument(
         "--calibration",
         metavar="FILE",
-        help="simulate the machine that FILE was measured on (default: constants of one machine "
-        "that Headway ships)",
+        help="simulate the machine that FILE was measured on (default: Headway's own constants, "
+        "from one machine)",
     )
     parser.add_argument(
         "--calibrate",
         metavar="FILE",
-        help="instead of simulating anything, measure what switches, wake-ups, the GIL and system "
-        "calls take this machine and this interpreter, which should have nothing else to do for "
-        "half a minute; for --calibration",
+        help="simulate nothing: measure for half a minute how long switches, wake-ups, the GIL "
+        "and system calls take on this machine, which should be idle otherwise, and write "
+        "that to FILE for --calibration",
     )
     parser.add_argument(
         "--seed",
         type=argument(Whole(0, LARGEST_SEED)),
         default=DEFAULT_SEED,
         metavar="N",
-        help=f"of a row's first value; each further one has the next (default: {DEFAULT_SEED})",
+        help="the seed of the first value of each row; each further value has the next seed "
+        f"(default: {DEFAULT_SEED})",
     )
     parser.add_argument(
         "--values",
         type=argument(VALUE_COUNT),
         metavar="N",
-        help=f"how many values a row gets (default: {DEFAULT_VALUES}), or how many simulations a "
-        "prediction is of",
+        help="how many values a row gets; with --from, how many simulations make a prediction "
+        f"(default: {DEFAULT_VALUES})",
     )
     parser.add_argument(
         "--from",
         dest="from_",
         metavar="FILE",
-        help="instead of an experiment, what was recorded of a service or a program: predicts what "
-        "--policy, --switch-interval, --shape and --cores would do to it. FILE is a store of "
-        "`headway telemetry`, or a report of `headway run --json`",
+        help="instead of an experiment, predict the effect of --policy, --switch-interval, "
+        "--shape and --cores on a recorded service or program. FILE is a store of `headway "
+        "telemetry`, or a report of `headway run --json`",
     )
     parser.add_argument(
         "--seconds",
         type=argument(DURATION),
         metavar="S",
-        help="how much virtual time is counted for one value (default: as long as `headway bench` "
-        "measures)",
+        help="how many seconds of virtual time one value covers (default: as many as `headway "
+        "bench` measures)",
     )
     parser.add_argument(
         "--json",
         metavar="FILE",
-        help="also write the results to FILE, in the form of `headway bench`; with - that goes to "
-        "stdout, and the text to stderr",
+        help="also write the results to FILE as JSON, as `headway bench` does; with - the JSON "
+        "goes to stdout, and the text to stderr",
     )
     parser.add_argument(
-        "--html", metavar="FILE", help="also make a page of them, with charts; - is stdout"
+        "--html",
+        metavar="FILE",
+        help="also write the results to FILE as an HTML page with charts; - is stdout",
     )
     parser.add_argument(
         "--timeline",
         metavar="FILE",
-        help="instead of tables, one row of one experiment over time: who holds the GIL, who "
-        "waits, who asks. A drawing (.svg), a trace for Perfetto and Chrome (.json), or - for this "
-        "terminal. Options choose the row (default: the one that the experiment is known for)",
+        help="instead of tables, draw one row of one experiment over time: which thread holds the "
+        "GIL, which threads wait for it and request it. FILE is a drawing (.svg), a trace "
+        "for Perfetto and Chrome (.json), or - for this terminal. Options choose the row "
+        "(default: the best-known row of the experiment)",
     )
 
 
@@ -201,12 +205,13 @@ def draw(
     for option in ("values", "json", "html"):
         if getattr(options, option) is not None:
             raise CommandError(
-                f"--{option}: --timeline shows one row, and makes no results", exit_code=2
+                f"--{option}: not allowed with --timeline, which shows one row and has no results",
+                exit_code=2,
             )
     if len(chosen) != 1:
         known = ", ".join(SIMULATED)
         raise CommandError(
-            f"--timeline: found {len(chosen)} experiments; NAME is one of {known}", exit_code=2
+            f"--timeline: found {len(chosen)} experiments; allowed: one of {known}", exit_code=2
         )
     file = timeline_file.TimelineFile(options.timeline)
     (simulated,) = chosen
@@ -267,7 +272,8 @@ def check_alone(options: argparse.Namespace) -> None:
             given.append(f"--{option.rstrip('_')}")
     if given:
         raise CommandError(
-            f"--calibrate: found {given[0]} beside it; it measures, and simulates nothing",
+            f"--calibrate: found {given[0]} beside it; allowed: no other option, because it "
+            "simulates nothing",
             exit_code=2,
         )
 
@@ -330,7 +336,7 @@ def simulate(
         with signals.held():
             outputs.write(metadata, shown)
     if exit_code:
-        print("Interrupted: this is what had been simulated.", file=sys.stderr)
+        print("Interrupted: these are the results until then.", file=sys.stderr)
     failed = any(result.failures for _, results in shown for result in results)
     return exit_code or int(failed)
 

@@ -55,7 +55,9 @@ def run(options: argparse.Namespace, machine: Machine, costs: Costs) -> int:
     policies = [known(each) for each in options.policy or ()]
     if options.values is not None and options.values < LEAST_VALUES:
         raise CommandError(
-            f"--values {options.values}: an interval needs {LEAST_VALUES} or more", exit_code=2
+            f"--values: found {options.values}; allowed with --from: {LEAST_VALUES} or more, for "
+            "an interval",
+            exit_code=2,
         )
     json_path = None if options.json is None else json_file.check_path(options.json)
     check_apart({"--json": json_path}, {"--from": options.from_})
@@ -102,8 +104,7 @@ def check_alone(options: argparse.Namespace) -> None:
     """Raises CommandError (exit code 2) for what is of experiments alone."""
     if options.names:
         raise CommandError(
-            f"--from predicts what was recorded, and goes with no experiment; found "
-            f"{options.names[0]!r}",
+            f"--from: found the experiment {options.names[0]!r} beside it; allowed: no experiment",
             exit_code=2,
         )
     for option in ("threads", "workload", "mode", "seconds", "html", "timeline"):
@@ -157,7 +158,10 @@ def requests(found: Recording) -> str:
 def load_said(predicted: Predicted) -> str:
     demand = predicted.demand
     if demand.is_open:
-        return "Load: requests come on new connections, as often whatever becomes of them."
+        return (
+            "Load: requests come on new connections, at a rate that does not depend on the "
+            "responses."
+        )
     think = f"think for {units.seconds(demand.think_s)} and " if demand.think_s else ""
     return f"Load: {units.number(demand.total, 'connection')}; their clients {think}ask again."
 
@@ -166,17 +170,17 @@ def work_said(predicted: Predicted) -> str:
     lean = predicted.lean
     if not lean.is_known:
         return (
-            "Work: whether it is fixed or the clock ends it cannot be told from this recording; "
-            "intervals cover both."
+            "Work: this recording does not show whether requests do fixed work or compute until "
+            "a time has passed; the intervals cover both."
         )
     if lean.value > 0:
         return (
-            "Work: the clock ends it. Where a thread lost its core, its CPU time shrank, and not "
-            "its time with the GIL."
+            "Work: requests compute until a time has passed. Threads that lost their core had "
+            "less CPU time, and the same time with the GIL."
         )
     return (
-        "Work: fixed. Where a thread lost its core, it held the GIL for longer, and its CPU time "
-        "stayed."
+        "Work: fixed. Threads that lost their core held the GIL for longer, and had the same CPU "
+        "time."
     )
 
 
@@ -188,11 +192,14 @@ def check_said(measured: Figures, check: Prediction) -> Iterable[str]:
             off.append(f"{title} {found / real - 1:+.0%}")
     if off:
         yield (
-            f"Simulated as recorded it does not come out as measured: {', '.join(off)}. The "
-            "intervals are wider for it."
+            "A simulation of the recorded setting differs from the measured figures: "
+            f"{', '.join(off)}. The intervals are wider because of this."
         )
     else:
-        yield f"Simulated as recorded all figures are within {REPRODUCED:.0%} of those measured."
+        yield (
+            f"A simulation of the recorded setting has all figures within {REPRODUCED:.0%} of the "
+            "measured ones."
+        )
 
 
 def cells(prediction: Prediction) -> list[str]:

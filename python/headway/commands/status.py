@@ -17,15 +17,17 @@ from headway.server.supervisor.status_document import Status
 TIMEOUT_S = 10.0
 
 DESCRIPTION = """\
-Asks a server that was started with --status-socket which processes it has, in which state each is,
-how often processes ended, and why the last one did.
+Shows the processes of a server that was started with --status-socket: the state of each, how often
+processes ended, and the reason of the last end.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.add_argument("address", metavar="unix:PATH", help="the server's --status-socket")
-    parser.add_argument("--json", action="store_true", help="the document itself, not a table")
+    parser.add_argument(
+        "--json", action="store_true", help="print the JSON document instead of a table"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,6 +61,6 @@ def _ask(address: str) -> Status:
         problem = "no JSON"
     if problem:
         raise CommandError(
-            f"{address}: what answers there is no headway server: {problem}", exit_code=2
+            f"{address}: the answer is not that of a headway server: {problem}", exit_code=2
         )
     return cast(Status, document)

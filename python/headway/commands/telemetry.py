@@ -18,29 +18,29 @@ from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES
 from headway.server.settings import DEFAULT_DASHBOARD
 
 DESCRIPTION = """\
-Records what processes report about themselves, keeps its history in a SQLite database, and shows
-it: a dashboard, a JSON API, /metrics for Prometheus. Processes of `headway serve` and `headway run`
-report to it with --telemetry unix:PATH, an Apache with mod_wsgi with WSGITelemetryService
-unix:PATH. It says at its start where that is.
+Receives the reports of processes, keeps their history in a SQLite database, and serves a dashboard,
+a JSON API and /metrics for Prometheus. Processes of `headway serve` and `headway run` report to it
+with --telemetry unix:PATH, an Apache with mod_wsgi with WSGITelemetryService unix:PATH. At its
+start it prints this PATH.
 """
 
 EXAMPLES = """\
 examples:
-  headway telemetry                          listen, record, and show on http://127.0.0.1:8888/
+  headway telemetry                          receive, store, and show on http://127.0.0.1:8888/
   headway telemetry --listen unix:/run/headway/telemetry.sock --socket-group www-data
   headway telemetry --no-store               keep the last minutes only, in memory
   headway telemetry --recording before=monday.sqlite
                                              compare with another store
   headway telemetry --export monday.sqlite --from -86400
-                                             take a day's recording away; nothing is recorded
+                                             copy the last day into a file, and end
   headway telemetry --otlp http://collector.example:4318
                                              push what /metrics shows to OpenTelemetry
   headway telemetry --http 0.0.0.0:8888 --token-file token --tls-certificate c --tls-key k
-                                             show it to other hosts, such as to a Prometheus
+                                             show the site to other hosts, such as to Prometheus
 
 Each host has a recorder. Prometheus or an OpenTelemetry Collector joins the metrics of many hosts.
-Times of --from and --to are seconds since 1970, seconds before now as -3600, or local dates as
-2026-11-22T04:00.
+Times of --from and --to are seconds since 1970, negative seconds before now such as -3600, or local
+dates such as 2026-11-22T04:00.
 """
 
 
@@ -59,63 +59,72 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="OCTAL",
         type=argument(Octal()),
         default=0o660,
-        help="permissions of the socket; who may write may send (default: 0660)",
+        help="permissions of the socket; users who may write to it may report (default: 0660)",
     )
     receiving.add_argument(
-        "--socket-group", metavar="NAME", help="the group of the socket (default: our own)"
+        "--socket-group",
+        metavar="NAME",
+        help="the group of the socket (default: the recorder's own)",
     )
     keeping = parser.add_argument_group("keeping")
     keeping.add_argument(
         "--store", metavar="FILE", help=f"the database (default: {default_store()})"
     )
-    keeping.add_argument("--no-store", action="store_true", help="keep nothing")
+    keeping.add_argument("--no-store", action="store_true", help="store nothing")
     keeping.add_argument(
         "--store-limit",
         metavar="SIZE",
         type=argument(Bytes(MIN_LIMIT_BYTES)),
         default=DEFAULT_LIMIT_BYTES,
-        help="how large the database may grow; the oldest of the finest goes first (default: 900M)",
+        help="maximum size of the database; the oldest data of the finest resolution is deleted "
+        "first (default: 900M)",
     )
     keeping.add_argument(
-        "--export", metavar="FILE", help="write a part of the store to FILE, and end"
+        "--export", metavar="FILE", help="copy a part of the store to FILE, and end"
     )
-    keeping.add_argument("--from", dest="from_", metavar="TIME", help="--export from then on")
-    keeping.add_argument("--to", metavar="TIME", help="--export until then (default: now)")
+    keeping.add_argument(
+        "--from", dest="from_", metavar="TIME", help="with --export: the begin of the part"
+    )
+    keeping.add_argument(
+        "--to", metavar="TIME", help="with --export: the end of the part (default: now)"
+    )
     showing = parser.add_argument_group("showing")
     showing.add_argument(
         "--http",
         metavar="HOST:PORT | unix:PATH",
         type=argument(ListenAddress()),
-        help=f"where the site is (default: {DEFAULT_DASHBOARD}); beyond this machine it needs "
-        "a token",
+        help=f"the address of the site (default: {DEFAULT_DASHBOARD}); an address that other "
+        "machines reach needs --token-file",
     )
-    showing.add_argument("--no-http", action="store_true", help="no site")
+    showing.add_argument("--no-http", action="store_true", help="serve no site")
     showing.add_argument(
         "--allow-host",
         metavar="NAME",
         action="append",
         default=[],
-        help="answer to this host name, too, such as a proxy's; may be given several times",
+        help="accept requests for this host name too, such as that of a proxy; may be given "
+        "several times",
     )
     showing.add_argument(
         "--recording",
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="another store to compare with, which is only read; may be given several times",
+        help="another store, to compare with; it is only read; may be given several times",
     )
     pushing = parser.add_argument_group("pushing metrics (needs OpenTelemetry's SDK)")
     pushing.add_argument(
         "--otlp",
         metavar="URL",
         type=_otlp_url,
-        help="push what /metrics shows by OTLP over HTTP, such as to http://127.0.0.1:4318",
+        help="push the metrics of /metrics to this URL by OTLP over HTTP, such as "
+        "http://127.0.0.1:4318",
     )
     pushing.add_argument(
         "--otlp-interval",
         metavar="S",
         type=argument(Seconds(1, 3600)),
-        help=f"how often, in seconds; 1 to 3600 (default: {otlp.DEFAULT_INTERVAL_S:g})",
+        help=f"seconds between two pushes, 1 to 3600 (default: {otlp.DEFAULT_INTERVAL_S:g})",
     )
     pushing.add_argument(
         "--otlp-header",
@@ -123,19 +132,19 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_otlp_header,
         action="append",
         default=[],
-        help="a header for --otlp, such as a token; may be given several times, and the environment"
-        " variable OTEL_EXPORTER_OTLP_HEADERS keeps it from other users' eyes",
+        help="a header for --otlp, such as a token; may be given several times; the environment "
+        "variable OTEL_EXPORTER_OTLP_HEADERS hides it from other users of the machine",
     )
     remote = parser.add_argument_group("showing to other hosts")
     remote.add_argument(
         "--token-file",
         metavar="FILE",
-        help="a file with one word, which a client of the site sends as its token",
+        help="a file with the token, one word, that clients of the site have to send",
     )
     remote.add_argument(
         "--tls-certificate",
         metavar="FILE",
-        help="serve the site by TLS beyond this machine, with this certificate (PEM)",
+        help="serve the site by TLS to other machines, with this certificate (PEM)",
     )
     remote.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
 
@@ -144,30 +153,32 @@ def run(arguments: argparse.Namespace) -> int:
     """Records until SIGINT or SIGTERM; returns the exit code."""
     for option in ("store", "export"):
         if getattr(arguments, option) == "":
-            raise CommandError(f"--{option}: found '', allowed is a file's path", exit_code=2)
+            raise CommandError(f"--{option}: found ''; allowed: the path of a file", exit_code=2)
     if arguments.export:
         return _export(arguments)
     for option in ("from", "to"):
         if getattr(arguments, "from_" if option == "from" else option) is not None:
-            raise CommandError(f"--{option} goes with --export only", exit_code=2)
+            raise CommandError(f"--{option}: allowed with --export only", exit_code=2)
     return record(read_settings(arguments))
 
 
 def read_settings(arguments: argparse.Namespace) -> Settings:
     """Raises `CommandError` with exit code 2 for what does not go together."""
     if arguments.store and arguments.no_store:
-        raise CommandError("--store and --no-store: one of them", exit_code=2)
+        raise CommandError("--store and --no-store: only one of them is allowed", exit_code=2)
     if arguments.http and arguments.no_http:
-        raise CommandError("--http and --no-http: one of them", exit_code=2)
+        raise CommandError("--http and --no-http: only one of them is allowed", exit_code=2)
     if bool(arguments.tls_certificate) != bool(arguments.tls_key):
         raise CommandError("--tls-certificate and --tls-key: TLS needs both", exit_code=2)
     for option in ("otlp_interval", "otlp_header"):
         if getattr(arguments, option) and not arguments.otlp:
-            raise CommandError(f"--{option.replace('_', '-')} goes with --otlp only", exit_code=2)
+            raise CommandError(
+                f"--{option.replace('_', '-')}: allowed with --otlp only", exit_code=2
+            )
     http = None if arguments.no_http else arguments.http or DEFAULT_DASHBOARD
     if http is not None and not http.is_local and not arguments.token_file:
         raise CommandError(
-            f"--http {http}: it can be reached from other hosts, so it needs --token-file FILE",
+            f"--http {http}: other hosts can reach this address, so --token-file FILE is required",
             exit_code=2,
         )
     return Settings(

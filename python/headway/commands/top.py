@@ -19,16 +19,15 @@ TOKEN = "HEADWAY_TELEMETRY_TOKEN"
 MAX_WINDOW_S = 600
 
 DESCRIPTION = f"""\
-Shows in a terminal what a recorder (headway telemetry) shows in a browser: totals, process groups
-and processes with their throughput, response times as percentiles, application time, exact waits
-for the GIL, who holds it, CPU in cores, memory and busy threads, a verdict in words with its
-evidence and what to try, slow requests with their stacks, garbage collections, and processes that
-start and end.
+Shows in a terminal what a recorder (headway telemetry) shows in a browser: a verdict with its
+evidence and advice; the throughput, response times, application time, exact waits for the GIL, CPU
+use, memory and busy threads of each process group and process; the threads that hold the GIL; slow
+requests with their stacks; garbage collections; starts and ends of processes.
 
-SOURCE is the recorder's URL ({DEFAULT_URL} unless told). With unix:PATH there need be no
-recorder: top itself receives what processes report to PATH (headway serve --telemetry unix:PATH,
-mod_wsgi's WSGITelemetryService) as long as it runs, and keeps nothing; with --once it listens
-for --window seconds first.
+SOURCE is the recorder's URL (default: {DEFAULT_URL}). With unix:PATH no recorder is
+needed: while headway top runs, it receives the reports that processes send to PATH (headway serve
+--telemetry unix:PATH, mod_wsgi's WSGITelemetryService), and stores nothing; with --once it first
+receives reports for --window seconds.
 
 The terminal needs Textual (make build EXTRAS=top); --once does not.
 """
@@ -38,7 +37,7 @@ keys: ? lists them all; 1 to 7 choose the page, g filters by group, p pauses, q 
 
 exit status:
   0  done
-  1  nobody answered
+  1  no recorder answered, or no process reported
   2  bad usage
 
 examples:
@@ -58,34 +57,42 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "source", metavar="SOURCE", nargs="?", default=DEFAULT_URL, help="a URL, or unix:PATH"
     )
     parser.add_argument(
-        "--once", action="store_true", help="write it to stdout once, as text for scripts"
+        "--once",
+        action="store_true",
+        help="write the figures to stdout once, as text for scripts, and end",
     )
-    parser.add_argument("--json", action="store_true", help="with --once: the API's answer instead")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --once: write the answer of the recorder's API, as JSON",
+    )
     parser.add_argument(
         "--view",
         choices=[view.name for view in tables.VIEWS],
         default=tables.VIEWS[0].name,
-        help="the page to begin with, or to write (default: %(default)s)",
+        help="the page to show first, or to write (default: %(default)s)",
     )
-    parser.add_argument("--group", metavar="NAME", help="only the processes of this process group")
+    parser.add_argument(
+        "--group", metavar="NAME", help="show the processes of this process group only"
+    )
     parser.add_argument(
         "--window",
         metavar="S",
         type=argument(Seconds(1, MAX_WINDOW_S)),
         default=10.0,
-        help=f"figures are of the last S seconds, 1 to {MAX_WINDOW_S} (default: 10)",
+        help=f"show figures of the last S seconds, 1 to {MAX_WINDOW_S} (default: 10)",
     )
     parser.add_argument(
         "--interval",
         metavar="S",
         type=argument(Seconds(0.2, 3600)),
         default=1.0,
-        help="seconds from one question to the next, from 0.2 on (default: 1)",
+        help="seconds between two requests to the recorder, 0.2 or more (default: 1)",
     )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help=f"a file with the token that the recorder wants (default: the environment's {TOKEN})",
+        help=f"a file with the token of the recorder (default: the environment variable {TOKEN})",
     )
 
 
@@ -121,12 +128,14 @@ def run(arguments: argparse.Namespace) -> int:
 def check(arguments: argparse.Namespace) -> None:
     """Raises CommandError for what argparse lets through."""
     if arguments.json and not arguments.once:
-        raise CommandError("--json: it goes with --once", 2)
+        raise CommandError("--json: allowed with --once only", 2)
 
 
 def check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError("this is no terminal: --once writes text to a pipe or a file", 2)
+        raise CommandError(
+            "stdout is no terminal: use --once, which writes text to a pipe or a file", 2
+        )
     if os.environ.get("TERM") in (None, "", "dumb"):
         raise CommandError("the terminal (TERM) cannot move its cursor: use --once", 2)
     if find_spec("textual") is None:

@@ -28,20 +28,22 @@ def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help
         action="append",
         type=argument(SWITCH_INTERVAL),
         metavar="S",
-        help="seconds, or 5ms; may be given again (default: the experiment's own)",
+        help="in seconds, or with a unit, such as 5ms; may be given several times (default: the "
+        "experiment's own)",
     )
     parser.add_argument(
         "--threads",
         action="append",
         type=argument(THREAD_COUNT),
         metavar="N",
-        help="how many threads compute; may be given again (default: the experiment's own)",
+        help="how many threads compute; may be given several times (default: the experiment's own)",
     )
     parser.add_argument(
         "--workload",
         action="append",
         metavar="W",
-        help="of the experiments that have several; may be given again (default: all)",
+        help="the workload, in experiments that have several; may be given several times "
+        "(default: all)",
     )
     parser.add_argument("--mode", action="append", choices=MODES, help=mode_help)
     parser.add_argument(
@@ -49,7 +51,7 @@ def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help
         action="append",
         type=argument(Shape(MAX_THREADS)),
         metavar="PxT",
-        help="wsgi: processes x threads; may be given again (default: 10x1, 2x5, 1x10)",
+        help="wsgi: processes x threads; may be given several times (default: 10x1, 2x5, 1x10)",
     )
 
 

@@ -29,13 +29,14 @@ MARGIN = 4
 STYLES = {"ok": "green", "note": "", "warning": "yellow", "critical": "bold red"}
 
 ABOUT = """\
-GIL wait is how long a request waited for the GIL in all; of Headway's own processes it is exact,
-of mod_wsgi's a lower bound. held, handoff and idle are shares of the GIL's lifetime: a thread holds
-it, threads wait while nobody holds it, nobody wants it. CPU is in cores: 1 is one core busy all the
-time. busy is the share of the time that worker threads were in a request; slots shows each of them.
-Percentiles are over requests, not over averages; they are interpolated in histograms whose buckets
-are at most 6.25 % wide, and max is exact. Columns that have no room are left out: a wider terminal
-shows them, and Enter shows everything of one row.
+GIL wait is the time that a request waited for the GIL in all; it is exact for Headway's own
+processes, and a lower bound for mod_wsgi's. held, handoff and idle are shares of the GIL's time: a
+thread holds it; it is free while threads wait for it; it is free and no thread waits. CPU is in
+cores: 1 is one core busy all the time. busy is the share of the time in which worker threads were
+in a request; slots shows each thread. Percentiles are those of all requests, not means of
+percentiles; they are interpolated in histograms whose buckets are at most 6.25 % wide, and max is
+exact. Columns without room are left out: a wider terminal shows them, and Enter shows all details
+of a row.
 """
 
 
@@ -324,7 +325,7 @@ def help_lines() -> list[str]:
         keys = binding.key.replace("question_mark", "?").replace(",", ", ")
         lines.append(f"  {keys:12}{binding.description}")
     lines += [
-        "  enter       everything of the row under the cursor",
+        "  enter       all details of the row under the cursor",
         "  escape      close this",
         "",
     ]

@@ -55,7 +55,7 @@ class SocketSource:
         deadline_s = time.monotonic() + 2 * seconds
         while not any(sender.last_seen for sender in self._recorder.known()):
             if time.monotonic() > deadline_s:
-                raise NoAnswer(f"nobody reported to {self.name} within {2 * seconds:g} s")
+                raise NoAnswer(f"no process reported to {self.name} within {2 * seconds:g} s")
             time.sleep(POLL_S)
         time.sleep(seconds)
 

@@ -107,7 +107,7 @@ class Recorder:
             said = answer.get("error") if isinstance(answer, dict) else None
             why = f": {columns.name(said, MAX_REASON)}" if isinstance(said, str) else ""
             if status in (401, 403) and not why:
-                why = ": it wants a token"
+                why = ": it requires a token (--token-file FILE)"
             raise NoAnswer(f"{self.name} answers {status}{why}")
         if not isinstance(answer, dict):
             raise NoAnswer(

@@ -42,7 +42,7 @@ export function CapacityPage({ address }: PageProps) {
       <Trouble answers={[answer]} />
       <Scale />
       {processes.length === 0 && (
-        <p class="note">No process told which of its worker threads were busy in this range.</p>
+        <p class="note">No process reported which of its worker threads were busy in this range.</p>
       )}
       {processes.length > MAX_MAPS && (
         <p class="note">
@@ -73,8 +73,8 @@ function Scale() {
           <i key={share} style={{ opacity: shade(share) }} />
         ))}
       </span>
-      in a request all the time. A full column is a process that can take no more. Drag to look
-      closer.
+      in a request all the time. Where a column is full, the process has no free thread. Drag to
+      zoom in.
     </p>
   );
 }

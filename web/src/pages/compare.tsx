@@ -65,11 +65,12 @@ export function ComparePage({ address }: PageProps) {
 function Empty() {
   return (
     <section class="card">
-      <h2>Compare configurations as they are tried</h2>
+      <h2>Compare configurations</h2>
       <p>
         Choose a range and a selection above, then "Add to comparison" (or press c) on any page.
-        Change the configuration, let it run, add again: each row is set against the first. The
-        address holds the table; send it, or export it as Markdown or CSV.
+        Change the configuration, let it run, and add again: each row is compared with the first.
+        The address of the page contains the table; share it, or export the table as Markdown or
+        CSV.
       </p>
     </section>
   );
@@ -125,7 +126,7 @@ function Compared({ rows, asking }: { rows: string[]; asking: [string, string][]
       <section class="card" aria-labelledby="table">
         <header>
           <h3 id="table">
-            Side by side <small>× is to the first row</small>
+            Side by side <small>× is the ratio to the first row</small>
           </h3>
         </header>
         <div class="scroll">

@@ -30,7 +30,7 @@ export function EndpointsPage({ address }: PageProps) {
       </div>
       <Figures
         title="Endpoints"
-        note="routes where the framework tells them, else prefixes of paths"
+        note="routes if the framework reports them, else prefixes of paths"
         rows={rows}
         id={(endpoint) => `${endpoint.application_group ?? ""}\n${endpoint.name}`}
         name={(endpoint) => (
@@ -72,12 +72,12 @@ export function EndpointsPage({ address }: PageProps) {
             by: (row) => row.gil_wait?.p95,
           },
           {
-            label: "GIL held each",
+            label: "GIL held per request",
             cell: (row) => format.seconds(each((endpoint) => endpoint.gil_held)(row)),
             by: each((endpoint) => endpoint.gil_held),
           },
           {
-            label: "of all held",
+            label: "share of GIL held",
             cell: (row) => <Bar share={held ? row.gil_held / held : 0} colour="teal" />,
             by: (row) => row.gil_held,
           },

@@ -18,6 +18,8 @@ export interface Column<T> {
 interface Props<T> {
   title: string;
   note?: string;
+  /** The head of the first column; "Name" without it. */
+  heading?: string;
   rows: T[];
   name: (row: T) => ComponentChildren;
   id: (row: T) => string;
@@ -37,7 +39,7 @@ function sorted<T>(rows: T[], columns: Column<T>[], order: Order | null): T[] {
   return [...rows].sort((a, b) => sign * ((by(a) ?? -1) - (by(b) ?? -1)));
 }
 
-export function Figures<T>({ title, note, rows, name, id, columns, empty }: Props<T>) {
+export function Figures<T>({ title, note, heading, rows, name, id, columns, empty }: Props<T>) {
   const [order, setOrder] = useState<Order | null>(null);
   const pick = (label: string) =>
     setOrder(order?.label === label ? { label, up: !order.up } : { label, up: false });
@@ -55,7 +57,7 @@ export function Figures<T>({ title, note, rows, name, id, columns, empty }: Prop
           <table class="numbers">
             <thead>
               <tr>
-                <th scope="col">Name</th>
+                <th scope="col">{heading ?? "Name"}</th>
                 {columns.map((column) => (
                   <Head key={column.label} column={column} order={order} onPick={pick} />
                 ))}

@@ -52,7 +52,9 @@ export function GcPage({ address }: PageProps) {
         stale={pauses.stale}
         height={220}
       />
-      <Passes events={(events.data?.events ?? []).filter(({ event }) => event !== "gc_snapshot")} />
+      <Collections
+        events={(events.data?.events ?? []).filter(({ event }) => event !== "gc_snapshot")}
+      />
     </>
   );
 }
@@ -64,7 +66,7 @@ function Charts({ series, stale }: { series: Series; stale: boolean }) {
     return {
       times: points.map(({ time }) => time),
       share: [of("of the time", "amber", ({ gc }) => gc?.share, { fill: "zero", width: 2 })],
-      rate: [of("passes", "violet", ({ gc }) => gc?.pauses, { fill: "zero", width: 2 })],
+      rate: [of("collections", "violet", ({ gc }) => gc?.pauses, { fill: "zero", width: 2 })],
       pause: [
         of("p50", "blue", ({ gc }) => gc?.pause?.p50, { width: 2 }),
         of("p95", "blue", ({ gc }) => gc?.pause?.p95, { opacity: 0.7, fill: "before" }),
@@ -81,21 +83,22 @@ function Charts({ series, stale }: { series: Series; stale: boolean }) {
         unit={format.share}
         lines={drawn.share}
       />
-      <LineChart {...shared} title="Passes" unit={format.perSecond} lines={drawn.rate} />
+      <LineChart {...shared} title="Collections" unit={format.perSecond} lines={drawn.rate} />
       <LineChart {...shared} title="Pause" unit={format.seconds} lines={drawn.pause} />
     </section>
   );
 }
 
-function Passes({ events }: { events: GcEvent[] }) {
+function Collections({ events }: { events: GcEvent[] }) {
   return (
     <Figures
-      title="Passes"
+      title="Collections"
       note="the latest first"
+      heading="Time"
       rows={events}
       id={(event) => `${event.host} ${event.pid} ${event.time} ${event.interpreter_name ?? ""}`}
       name={(event) => format.moment(event.time)}
-      empty="No pass was reported in this range."
+      empty="No garbage collection was reported in this range."
       columns={[
         { label: "Process", cell: (event) => event.pid, text: true },
         { label: "Interpreter", cell: (event) => event.interpreter_name || "(main)", text: true },

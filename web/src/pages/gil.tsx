@@ -146,7 +146,7 @@ function beforeParameters(before: Row | null, metric: Shown): [string, string][]
 }
 
 const NONE =
-  "None in this range. A free-threaded process has no GIL; mod_wsgi tells of waits per request only.";
+  "None in this range. A free-threaded process has no GIL; mod_wsgi reports waits per request only.";
 
 function noteOf(
   histogram: Distribution["histogram"],
@@ -211,7 +211,7 @@ function Before({ address, before }: PageProps & { before: Row | null }) {
         Keep this range as "before"
       </button>
       <button type="button" onClick={() => keep(1)}>
-        Lay the range before under it
+        Overlay the previous range
       </button>
       {address.rows.map((text) => {
         const row = parseRow(text);

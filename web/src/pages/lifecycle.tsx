@@ -234,7 +234,7 @@ function EventList({ events }: { events: Lifecycle[] }) {
                   <td class="text">{format.groupName(event.group)}</td>
                   <td class="text why">
                     {reasonOf(event)}
-                    {event.reported_by_supervisor ? <small> told by the supervisor</small> : ""}
+                    {event.reported_by_supervisor ? <small> reported by the supervisor</small> : ""}
                   </td>
                   <td>{isEnd(event) ? format.span(event.process_uptime) : ""}</td>
                   <td>{isEnd(event) ? format.count(event.lifetime_request_count) : ""}</td>

@@ -49,7 +49,7 @@ function Nobody() {
   return (
     <section class="card">
       <h2>No process has reported in this range</h2>
-      <p>Have one report to this recorder, at the socket that it named when it started:</p>
+      <p>Start a process that reports to the socket of this recorder:</p>
       <pre>
         headway serve app:application --telemetry unix:PATH{"\n"}
         headway run --telemetry unix:PATH program.py{"\n"}

@@ -53,8 +53,8 @@ export function SlowPage({ address }: PageProps) {
         {shown.length === 0 ? (
           <p class="note">
             {events.length
-              ? "None of them contains that."
-              : "No request was slow in this range. headway serve --slow-requests says from when on one is."}
+              ? "No slow request matches the filter."
+              : "No request was slow in this range. headway serve --slow-requests S sets the limit."}
           </p>
         ) : (
           <ul class="slow">

@@ -136,10 +136,13 @@ class ProgramPrediction:
             and abs(self.simulated[name][figure].middle / real - 1) > REPRODUCED
         ]
         if not off:
-            return f"Simulated as recorded turns and holds are within {REPRODUCED:.0%}."
+            return (
+                "A simulation of the recorded setting has turns and holds within "
+                f"{REPRODUCED:.0%} of the measured ones."
+            )
         return (
-            f"Simulated as recorded it does not come out as measured: {', '.join(off)}. The "
-            "intervals are wider for it."
+            f"A simulation of the recorded setting differs from the measured figures: "
+            f"{', '.join(off)}. The intervals are wider because of this."
         )
 
     def to_dict(self) -> dict[str, Any]:

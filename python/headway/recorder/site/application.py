@@ -123,7 +123,7 @@ class Site:
         if not self._access.knows_host(environ):
             return error(421, "this host name is not one of the recorder's: see --allow-host")
         if is_of_other_site(environ):
-            return error(403, "another site's page may not ask")
+            return error(403, "requests from pages of other sites are not allowed")
         if path == "/login" and self._access.needs_token:
             return self._log_in(environ) if method == "POST" else login()
         if method not in ("GET", "HEAD"):
@@ -132,7 +132,7 @@ class Site:
         if not self._access.may_see(environ):
             if path == "/":
                 return Page(303, TEXT, b"", (NO_STORE, ("Location", "login")))
-            page = error(401, "a token is wanted: Authorization: Bearer TOKEN")
+            page = error(401, "authentication required: Authorization: Bearer TOKEN")
             return page._replace(headers=(*page.headers, ("WWW-Authenticate", "Bearer")))
         if path.startswith(API):
             return self._ask(path.removeprefix(API), environ.get("QUERY_STRING", ""))

@@ -167,7 +167,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "preload",
             "preload",
             Switch(True),
-            "load APP once, in a process from which the others fork and share its memory",
+            "load APP once, in a template process; the processes that serve are forked from it "
+            "and share its memory",
         ),
     ),
     "sockets": (
@@ -175,13 +176,14 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "bind",
             "binds",
             Several(_BIND, None),
-            "where to listen; port 0 takes a free one and says which; may be given several times",
+            "the address to listen on; port 0 takes a free port, and the log names it; may be "
+            "given several times",
         ),
         Option(
             "listen-backlog",
             "listen_backlog",
             Whole(1, 2**31 - 1),
-            "connections that may wait to be accepted (the kernel caps it)",
+            "how many connections may wait to be accepted (the kernel may lower it)",
             daemon=_COUNT,
             daemon_default=100,
         ),
@@ -190,19 +192,21 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "socket-user",
             "socket_user",
             _ACCOUNT,
-            "owner of UNIX sockets, by name or #ID; if root opens them, else that of --user",
+            "owner of UNIX sockets that root opens, by name or #ID; default: that of --user",
         ),
         Option(
             "socket-group",
             "socket_group",
             _ACCOUNT,
-            "group of UNIX sockets, likewise; else --group, or that of --user",
+            "group of UNIX sockets that root opens, by name or #ID; default: --group, or that of "
+            "--user",
         ),
         Option(
             "tls-certificate",
             "tls.certificate",
             _FILE,
-            "PEM file with the whole chain; with --tls-key, serve HTTPS, except on UNIX sockets",
+            "PEM file with the whole certificate chain; with --tls-key, serve HTTPS, except on "
+            "UNIX sockets",
             path="file",
         ),
         Option("tls-key", "tls.key", _FILE, "PEM file with the private key", path="file"),
@@ -212,24 +216,30 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "processes",
             "processes",
             Whole(1, MAX_PROCESSES),
-            "processes that serve",
+            "how many processes serve",
             daemon=Whole(1, MAX_PROCESSES),
         ),
         Option(
             "multiprocess",
             "multiprocess",
             Switch(True),
-            "make wsgi.multiprocess true with one process too: there are other servers beside it",
+            "set wsgi.multiprocess to true with one process too, because other servers run "
+            "beside it",
         ),
         Option(
             "threads",
             "threads",
             Whole(1, MAX_THREADS),
-            f"threads of each process that run requests, 1 to {MAX_THREADS}",
+            f"how many threads of each process run requests, 1 to {MAX_THREADS}",
             daemon=Whole(0, MAX_THREADS),
             daemon_default=15,
         ),
-        Option("policy", "policy", Policy(), "who gets the GIL next, and when: see below"),
+        Option(
+            "policy",
+            "policy",
+            Policy(),
+            "the policy that chooses which thread gets the GIL next, and when: see below",
+        ),
         Option(
             "kernel-hints",
             "kernel_hints",
@@ -254,7 +264,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "stack-size",
             "stack_size_bytes",
             Bytes(32_768, 2**31, or_zero=True),
-            "stack of each thread; 0 leaves it to the system",
+            "stack size of each thread in bytes; 0 leaves it to the system",
             daemon=Whole(32_768, 2**31),
         ),
         Option(
@@ -268,7 +278,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "display-name",
             "display_name",
             _ANY_TEXT,
-            "name shown by top and ps -o comm, 15 bytes of it; %%{GROUP} stands for (wsgi:GROUP)",
+            "the process name that top and ps -o comm show, cut to 15 bytes; %%{GROUP} stands "
+            "for (wsgi:GROUP)",
             daemon=_ANY_TEXT,
         ),
     ),
@@ -284,27 +295,27 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "interpreters",
             "application_group.interpreters",
             Whole(1, MAX_INTERPRETERS),
-            "so many interpreters, each with APP, that divide the threads of a process among them; "
-            "on several cores with --per-interpreter-gil",
+            "run APP in N interpreters of each process, and divide its threads among them; with "
+            "--per-interpreter-gil they use several cores",
         ),
         Option(
             "per-interpreter-gil",
             "application_group.own_gil",
             Switch(True),
-            "a GIL for each sub-interpreter (CPython 3.12 or later), if all extension modules "
-            "allow it: headway audit APP tells",
+            "give each sub-interpreter a GIL of its own (CPython 3.12 or later); headway audit "
+            "APP shows whether all extension modules allow it",
         ),
         Option(
             "interpreter-maximum-requests",
             "application_group.maximum_requests",
             _COUNT,
-            "recycle a sub-interpreter, and not its process, after so many requests; 0 never does",
+            "replace a sub-interpreter, but not its process, after N requests; 0: never",
         ),
         Option(
             "interpreters-on-demand",
             "application_group.on_demand",
             Switch(True),
-            "make a sub-interpreter when its first request comes, not at the start",
+            "make each sub-interpreter when its first request comes, instead of at the start",
         ),
     ),
     "what the processes run as": (
@@ -317,7 +328,13 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "further groups, with commas between them",
             daemon=Several(_ACCOUNT, ","),
         ),
-        Option("umask", "umask", Octal(), "permissions that new files do not get", daemon=Octal()),
+        Option(
+            "umask",
+            "umask",
+            Octal(),
+            "umask: the permission bits that new files do not get",
+            daemon=Octal(),
+        ),
         Option(
             "home",
             "home",
@@ -347,49 +364,59 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "maximum-requests",
             "maximum_requests",
             _COUNT,
-            "replace a process after so many requests; 0 never does",
+            "replace a process after N requests; 0: never",
             daemon=_COUNT,
         ),
         Option(
             "maximum-requests-jitter",
             "maximum_requests_jitter",
             _COUNT,
-            "up to so many requests more, at random, so that not all end at once",
+            "add a random number of requests, up to N, to --maximum-requests, so that processes "
+            "are not all replaced at once",
         ),
-        _timeout("restart-interval", "replace a process that has run so long"),
-        _timeout("inactivity-timeout", "replace a process that had nothing to do so long"),
+        _timeout("restart-interval", "replace a process S seconds after its start"),
+        _timeout("inactivity-timeout", "replace a process that had no request for S seconds"),
         _timeout(
             "request-timeout",
-            "replace a process in which a request takes longer, and log where it is",
+            "replace a process in which a request takes longer than S seconds, and log the stack "
+            "of the request",
         ),
         _timeout(
             "interrupt-timeout",
-            "raise an exception in a request beyond --request-timeout first, and wait so long",
+            "first raise an exception in a request that exceeds --request-timeout, and wait S "
+            "seconds for its end",
         ),
-        _timeout("deadlock-timeout", "replace a process whose GIL is held so long at a stretch"),
-        _timeout("startup-timeout", "how long loading APP may take"),
+        _timeout(
+            "deadlock-timeout",
+            "replace a process whose GIL one thread holds for S seconds without a break",
+        ),
+        _timeout("startup-timeout", "kill a process that loads APP for longer than S seconds"),
         _timeout(
             "graceful-timeout",
-            "how long requests may take once a process is to end; 0: as long as --shutdown-timeout",
+            "give the requests of a process that is to end S seconds; 0: as long as "
+            "--shutdown-timeout",
         ),
         _timeout(
             "shutdown-timeout",
-            "how long it may take after that, before it is killed; 0 never does",
+            "kill a process that has not ended S seconds after that; 0: never",
         ),
-        _timeout("queue-timeout", "answer 504 to a request that waited longer for a thread"),
-        _timeout("cpu-time-limit", "replace a process that used so much CPU time"),
+        _timeout(
+            "queue-timeout",
+            "answer 504 to a request that waited longer than S seconds for a thread",
+        ),
+        _timeout("cpu-time-limit", "replace a process that has used S seconds of CPU time"),
         Option(
             "memory-limit",
             "memory_limit_bytes",
             Bytes(),
-            "bytes of memory a process may allocate (RLIMIT_DATA)",
+            "how many bytes of memory a process may allocate (RLIMIT_DATA)",
             daemon=_DAEMON_BYTES,
         ),
         Option(
             "virtual-memory-limit",
             "virtual_memory_limit_bytes",
             Bytes(),
-            "bytes of address space a process may have (RLIMIT_AS)",
+            "how many bytes of address space a process may have (RLIMIT_AS)",
             daemon=_DAEMON_BYTES,
         ),
     ),
@@ -398,66 +425,75 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "max-target-size",
             "http.max_target_bytes",
             Bytes(256, 2**20),
-            "bytes of a request's target, or 414",
+            "answer 414 to a request whose target is longer",
         ),
         Option(
             "max-head-size",
             "http.max_head_bytes",
             Bytes(1024, 2**24),
-            "bytes of a request's head, or 431",
+            "answer 431 to a request whose head is longer",
         ),
         Option(
             "max-fields",
             "http.max_fields",
             Whole(1, 10_000),
-            "header fields of a request, or 431",
+            "answer 431 to a request with more header fields",
         ),
         Option(
             "max-body-size",
             "http.max_body_bytes",
             Bytes(),
-            "bytes of a request's body, or 413; 0 sets no limit",
+            "answer 413 to a request whose body is longer; 0: no limit",
         ),
         Option(
             "max-connections",
             "http.max_connections",
             Whole(1, 2**20),
-            "open connections of a process; more wait to be accepted",
+            "how many connections a process keeps open; further ones wait to be accepted",
         ),
-        _http_timeout("head-timeout", "for the head of a request"),
+        _http_timeout(
+            "head-timeout",
+            "seconds that a client may take to send the head of a request",
+        ),
         _http_timeout(
             "body-timeout",
-            "for what is read of the body before APP runs, and for each piece after that",
+            "seconds for the part of a body that is read before APP runs, and for each later piece",
         ),
-        _http_timeout("keep-alive-timeout", "without a request on a connection that is kept open"),
-        _http_timeout("write-timeout", "without taking anything of the response"),
+        _http_timeout(
+            "keep-alive-timeout", "close a kept-alive connection after S seconds without a request"
+        ),
+        _http_timeout(
+            "write-timeout",
+            "close a connection whose client takes nothing of the response for S seconds",
+        ),
     ),
     "log and proxies": (
         Option(
             "access-log",
             "",
             AccessLog([form for form in LOG_FORMS if form != "off"]),
-            "a line per request with its gil_wait_time, as common, combined or json, which has "
-            "every phase; to stdout, or appended to the file PATH",
+            "write a line for each request, with its wait for the GIL, in the form common, "
+            "combined or json (which has every phase), to stdout or to the end of the file PATH",
         ),
         Option(
             "proxy-protocol-from",
             "proxy_protocol_from",
             _NETWORKS,
-            "peers that begin a connection with the PROXY protocol; unix: those of UNIX sockets",
+            "addresses of proxies that begin a connection with the PROXY protocol; unix stands "
+            "for UNIX sockets",
         ),
         Option(
             "trusted-proxies",
             "trusted_proxies",
             _NETWORKS,
-            "peers whose fields about a request's origin are believed",
+            "addresses of proxies whose header fields about the client are believed",
         ),
         Option(
             "trusted-proxy-headers",
             "trusted_proxy_headers",
             PROXY_HEADERS,
-            "which of Forwarded, X-Forwarded-For, -Proto, -Host and -Port they set; applications "
-            "see no others of these",
+            "which of Forwarded, X-Forwarded-For, -Proto, -Host and -Port the trusted proxies "
+            "set; applications see no others of these fields",
         ),
     ),
     "telemetry": (
@@ -465,7 +501,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "telemetry",
             "telemetry",
             SocketPath(),
-            "report to the recorder that listens there, or will: requests, waits for the GIL, CPU",
+            "report requests, waits for the GIL and CPU time to the recorder at this socket, "
+            "which may be started later",
             path="parent",
             of_server=True,
         ),
@@ -473,42 +510,42 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "telemetry-interval",
             "telemetry_interval_s",
             TELEMETRY_INTERVAL,
-            "how often each process reports",
+            "seconds between two reports of a process",
             of_server=True,
         ),
         Option(
             "slow-requests",
             "slow_requests_s",
             _SECONDS,
-            "with --telemetry, tell of each request that takes longer; 0 tells of none",
+            "with --telemetry, report each request that takes longer than S seconds; 0: none",
             of_server=True,
         ),
         Option(
             "capture-user-agent",
             "capture_user_agent",
             Switch(True),
-            "with --slow-requests, tell their User-Agent, too",
+            "with --slow-requests, report their User-Agent too",
             of_server=True,
         ),
         Option(
             "dashboard",
             "dashboard",
             Switch(True),
-            "start a recorder beside the server, which shows in a browser what it records",
+            "start a recorder beside the server, with a dashboard for a browser",
             of_server=True,
         ),
         Option(
             "dashboard-http",
             "dashboard_http",
             ListenAddress(local=True),
-            "where the dashboard is",
+            "the address of the dashboard",
             of_server=True,
         ),
         Option(
             "dashboard-store",
             "dashboard_store",
             _FILE,
-            "the database that the dashboard's history is kept in, instead of the recorder's usual",
+            "the database of the dashboard's history (default: that of headway telemetry)",
             path="parent",
             of_server=True,
         ),
@@ -525,7 +562,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "status-socket",
             "status_socket",
             _FILE,
-            "a UNIX socket that tells who is alive and why the last one died",
+            "a UNIX socket for headway status, which shows the processes and why the last one "
+            "ended",
             path="parent",
             of_server=True,
         ),
@@ -533,8 +571,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "error-log",
             "error_log",
             _FILE,
-            "append stderr to this file, the server's and that of its processes; SIGHUP opens it "
-            "anew",
+            "append the stderr of the server and its processes to this file; SIGHUP opens it anew",
             path="parent",
             of_server=True,
         ),
@@ -542,15 +579,15 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "final-table",
             "final_table",
             Switch(True),
-            "show at the end how long requests took and waited, for each of several processes, "
-            "where stderr is no terminal, too",
+            "at the end, print the response times and GIL waits of every process, even if stderr "
+            "is no terminal",
             of_server=True,
         ),
         Option(
             "pid-file",
             "pid_file",
             _FILE,
-            "a file for the server's process id",
+            "write the server's process id to this file",
             path="parent",
             of_server=True,
         ),

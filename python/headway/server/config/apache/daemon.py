@@ -30,7 +30,10 @@ RENAMED: dict[str, tuple[str, Kind]] = {
 _NO_PROXY = "no process stands between the client and the application"
 # Checked, warned about, and without effect.
 NOT_HAD: dict[str, tuple[Kind, str]] = {
-    "python-eggs": (Text("DIR", "a directory"), "eggs are no more; set PYTHON_EGG_CACHE with env"),
+    "python-eggs": (
+        Text("DIR", "a directory"),
+        "Python no longer has eggs; set PYTHON_EGG_CACHE with env",
+    ),
     "eviction-timeout": (DAEMON_SECONDS, "graceful-timeout is for every replacement"),
     "connect-timeout": (DAEMON_SECONDS, _NO_PROXY),
     "socket-user": (_TEXT, _NO_PROXY),

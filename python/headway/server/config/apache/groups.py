@@ -111,13 +111,13 @@ def _aliases_at(contents: Contents, listen: Directive, hosts: list[Host]) -> dic
                 raise alias.directive.refuse(
                     f"{alias.path or '/'} for two applications on one address, or in two groups "
                     f"(first: {other.directive.place})",
-                    "one each; hosts are not told apart by their names",
+                    "one each; virtual hosts are not distinguished by their names",
                 )
     if len(hosts) > 1 and found:
         names = ", ".join(host.server_name or "(no ServerName)" for host in hosts)
         contents.warnings.append(
-            f"{listen.place}: hosts are not told apart by their names: each of {names} answers "
-            "with the applications of all"
+            f"{listen.place}: virtual hosts are not distinguished by their names: each of {names} "
+            "answers with the applications of all"
         )
     return found
 

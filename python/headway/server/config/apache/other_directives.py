@@ -60,7 +60,7 @@ WITHOUT_EFFECT: dict[str, Without] = {
     ),
     "wsgipythonwarnings": Without(_TEXT, _ENVIRONMENT.format("PYTHONWARNINGS")),
     "wsgipythonhashseed": Without(_TEXT, _ENVIRONMENT.format("PYTHONHASHSEED")),
-    "wsgipythoneggs": Without(_TEXT, "eggs are no more"),
+    "wsgipythoneggs": Without(_TEXT, "Python no longer has eggs"),
     "pidfile": Without(_TEXT, "it is httpd's, which may run; --pid-file is for a file of its own"),
 }
 

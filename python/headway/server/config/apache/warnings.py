@@ -98,8 +98,8 @@ def _access(contents: Contents, group: Group) -> Iterator[str]:
                 found.append(rule)
     if found:
         yield (
-            f"{found[0].place}: access control is not done here, and whoever reaches process "
-            f"group {group.shown} is let in: {found[0].shown} ({places(found)})"
+            f"{found[0].place}: access control is not done here, and every client that reaches "
+            f"process group {group.shown} is let in: {found[0].shown} ({places(found)})"
         )
 
 
