@@ -26,6 +26,8 @@ keys that end in `_bytes` are bytes. A program that reads a document must ignore
 not know: a later version may add some.
 """
 HEAD = ("key", "type", "meaning")
+# The headings of types that share a name with another one.
+HEADINGS: dict[object, str] = {histogram.Histogram: "Histogram of results"}
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -87,8 +89,12 @@ def page() -> str:
     for document in DOCUMENTS:
         parts += [f"## {document.title}\n\n{document.introduction}\n"]
         for kind in document.types:
-            parts += [f"### {kind.__name__}\n\n{_summary(kind)}\n", table(HEAD, _rows(kind))]
+            parts += [f"### {_heading(kind)}\n\n{_summary(kind)}\n", table(HEAD, _rows(kind))]
     return "\n".join(parts)
+
+
+def _heading(kind: type) -> str:
+    return HEADINGS.get(kind, kind.__name__)
 
 
 def _summary(kind: type) -> str:
@@ -138,5 +144,6 @@ def _type(hint: Any) -> str:
     if items:
         return " or ".join(items)
     if is_typeddict(hint) or issubclass(hint, model.Record):
-        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+        heading = _heading(hint)
+        return f"[{heading}](#{heading.lower().replace(' ', '-')})"
     raise ExtensionError(f"a JSON document has no type {hint}")

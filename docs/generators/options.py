@@ -13,18 +13,19 @@ from headway.server.config.options import APP, SECTIONS, Option
 INTRODUCTION = """\
 # Options of headway serve
 
-This page is generated from the table that flags, TOML files, Apache files and `--check` use.
-[headway serve](../serve.md) describes the files, and the units of seconds and bytes. The column
-*WSGIDaemonProcess* has the name of the option in that directive, and mod_wsgi's default if it
-differs. The options of the sections *Telemetry* and *Server* belong to the whole server, all others
-to a process group. [Policies](../policies.md) describes the values of `--policy`.
+This page is generated from the table that flags, TOML files, Apache files and `--check` use. Below
+each flag is its key in a TOML file, and below each meaning the values that are allowed. The column
+*mod_wsgi* has the name of the option in `WSGIDaemonProcess`, and its default there if it differs.
+The options of the sections *Telemetry* and *Server* belong to the whole server, all others to a
+process group. [headway serve](../serve.md) describes the files and the units of seconds and bytes,
+and [Policies](../policies.md) the values of `--policy`.
 """
 GROUP_INTRODUCTION = """\
 ## Keys of an application group
 
 These are the keys of `[process-group.NAME.application-groups.NAME]` in a TOML file.
 """
-HEAD = ("flag", "in TOML", "WSGIDaemonProcess", "default", "allowed", "meaning")
+HEAD = ("flag, key in TOML", "default", "meaning, allowed values", "mod_wsgi")
 
 
 def page() -> str:
@@ -33,23 +34,17 @@ def page() -> str:
         options = [*([APP] if title == "application" else []), *section]
         parts += [f"## {title.capitalize()}\n", table(HEAD, map(_row, options))]
     keys = [
-        [code(option.name), _default(option), option.kind.allowed, _meaning(option)]
+        [code(option.name), _default(option), _meaning(option)]
         for option in INTERPRETER_OPTIONS.values()
     ]
-    parts += [GROUP_INTRODUCTION, table(("in TOML", "default", "allowed", "meaning"), keys)]
+    parts += [GROUP_INTRODUCTION, table(("key", *HEAD[1:3]), keys)]
     return "\n".join(parts)
 
 
 def _row(option: Option) -> list[str]:
     usage = f"{'' if option is APP else flag(option)} {option.kind.metavar}".strip()
-    return [
-        code(usage),
-        code(option.name),
-        _in_daemon(option),
-        _default(option),
-        option.kind.allowed,
-        _meaning(option),
-    ]
+    names = f"{code(usage)}<br>{code(option.name)}"
+    return [names, _default(option), _meaning(option), _in_daemon(option)]
 
 
 def _in_daemon(option: Option) -> str:
@@ -70,5 +65,10 @@ def _default(option: Option) -> str:
 
 
 def _meaning(option: Option) -> str:
-    """The help text, whose `%` is doubled for argparse, with flags and names as code."""
-    return re.sub(r"(--[a-z][a-z-]*|%\{\w+\})", r"`\1`", option.help.replace("%%", "%"))
+    """The help text, whose `%` is doubled for argparse, and the allowed values."""
+    return f"{_as_code(option.help.replace('%%', '%'))}<br>*{_as_code(option.kind.allowed)}*"
+
+
+def _as_code(text: str) -> str:
+    """Sets flags and `%{GLOBAL}` in the text as code."""
+    return re.sub(r"(--[a-z][a-z-]*|%\{\w+\})", r"`\1`", text)
