@@ -9,8 +9,7 @@ use std::ptr;
 
 const SLOT_COUNT: usize = 2 + cfg!(Py_3_12) as usize + cfg!(Py_3_13) as usize;
 
-/// The declarations of a module: it runs in interpreters with a GIL of their own and without any
-/// GIL.
+/// The declarations of a module: it runs in interpreters with a GIL of their own and without any GIL.
 pub struct Slots([PyModuleDef_Slot; SLOT_COUNT]);
 
 // SAFETY: constant data, which CPython only reads.

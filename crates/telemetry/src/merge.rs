@@ -40,8 +40,7 @@ enum Total {
     Rows(Rows),
 }
 
-/// The key fields of a row with their texts. Of a key field that comes several times, the first
-/// counts.
+/// The key fields of a row with their texts. Of a key field that comes several times, the first counts.
 type RowKey = Vec<(u16, Vec<u8>)>;
 
 type Rows = BTreeMap<RowKey, Sum>;
@@ -225,8 +224,8 @@ impl Total {
     }
 }
 
-/// How many different values a sum keeps of a field. A key has one, so that a row of a sum has the
-/// key of the rows that it is made of.
+/// How many different values a sum keeps of a field. A key has one, so that a row of a sum has the key
+/// of the rows that it is made of.
 fn most_distinct(field: &Field) -> usize {
     if field.kept == Kept::Key { 1 } else { MAX_DISTINCT }
 }

@@ -197,8 +197,8 @@ fn is_same_file(one: &CStr, other: &CStr) -> bool {
 }
 
 /// Returns whether an interpreter with these arguments imports `site`, and with it
-/// `headway.meter.bootstrap`. It does not with -S, nor with options such as --version. Null
-/// arguments are unknown.
+/// `headway.meter.bootstrap`. It does not with -S, nor with options such as --version. Null arguments are
+/// unknown.
 ///
 /// # Safety
 /// `arguments` is null or as execve takes them.

@@ -14,9 +14,9 @@ pub struct Scheduler {
     pub(super) queue: ReadyQueue,
     pub(super) idle: IdleList,
     pub(super) monitor: MonitorHandle,
-    /// True while one thread polls. Set with a swap by a thread that polls, cleared by it.
-    /// `SeqCst`, like the idle list's count: a thread that parks looks at the flag, and a thread
-    /// that polls looks at the list.
+    /// True while one thread polls. Set with a swap by a thread that polls, cleared by it. `SeqCst`,
+    /// like the idle list's count: a thread that parks looks at the flag, and a thread that polls
+    /// looks at the list.
     polling: AtomicBool,
     /// Interrupts the thread that polls.
     pub(super) waker: Waker,

@@ -20,8 +20,8 @@ const BATCH_CONNECTIONS: usize = 2;
 /// Ticks without anything to do until the monitor sleeps.
 const QUIET_TICKS: u32 = 20;
 
-/// The facts that a decision depends on. An answer may cost a load or a lock, so each decision asks
-/// for no more than it needs, the cheap answers first.
+/// The facts that a decision depends on. An answer may cost a load or a lock, so each decision asks for no
+/// more than it needs, the cheap answers first.
 pub trait Situation {
     /// Threads run Python at the same time, without a GIL or with several.
     fn is_parallel(&self) -> bool;
