@@ -67,5 +67,5 @@ build: ## Make .venv with .venv/bin/headway in it, and with the packages of EXTR
 	@EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)
-	rm -rf target .venv .venvs dist site docs/reference/cli.md web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache
+	rm -rf target .venv .venvs dist site docs/reference/*.md docs/explanation/drawings web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

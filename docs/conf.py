@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from headway import __version__, cli
+from headway import __version__
 
 project = "Headway"
 version = release = __version__
 copyright = "the Headway authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["requirements.txt"]
+exclude_patterns = ["requirements.txt", "generators"]
 html_theme = "furo"
 html_title = f"Headway {release}"
 html_show_sourcelink = False
@@ -27,32 +25,47 @@ html_theme_options = {
     "dark_css_variables": {"code-font-size": "72%"},
 }
 default_role = "literal"
+# Typographic dashes would change the names of flags.
+smartquotes = False
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_preserve_defaults = True
 
 ROOT = Path(__file__).resolve().parent
-VERBS = ROOT / "reference" / "cli.md"
+sys.path.insert(0, str(ROOT))
+
+from generators import (  # noqa: E402
+    drawings,
+    json_documents,
+    metrics,
+    options,
+    public_names,
+    verbs,
+)
+
+PAGES = {
+    "reference/cli.md": verbs.page,
+    "reference/options.md": options.page,
+    "reference/json.md": json_documents.page,
+    "reference/metrics.md": metrics.page,
+}
+DRAWINGS = ROOT / "explanation" / "drawings"
 
 
-def help_of(name: str) -> str:
-    """The output of `headway NAME --help`, 100 columns wide."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        cli.main([name, "--help"])
-    return output.getvalue()
+def write_generated() -> None:
+    """Writes the pages and drawings that the code is the source of, where they changed."""
+    for name, page in PAGES.items():
+        _write(ROOT / name, page().encode())
+    DRAWINGS.mkdir(exist_ok=True)
+    with TemporaryDirectory() as folder:
+        for name in drawings.DRAWINGS:
+            _write(DRAWINGS / name, drawings.draw(name, Path(folder)))
 
 
-def write_verbs() -> None:
-    """Writes the page of the command line from the parsers, where it changed."""
-    parts = ["# The command line\n\nThis page is generated from the commands themselves.\n"]
-    for verb in cli.VERBS:
-        import_module(verb.module)
-        parts.append(f"## headway {verb.name}\n\n```text\n{help_of(verb.name).rstrip()}\n```\n")
-    text = "\n".join(parts)
-    if not VERBS.exists() or VERBS.read_text() != text:
-        VERBS.write_text(text)
+def _write(file: Path, content: bytes) -> None:
+    if not file.exists() or file.read_bytes() != content:
+        file.write_bytes(content)
 
 
 def mark_examples(
@@ -72,7 +85,8 @@ def mark_examples(
 def setup(app: Any) -> None:
     # argparse reads the width of help texts from here.
     os.environ["COLUMNS"] = "100"
-    write_verbs()
+    public_names.check()
+    write_generated()
     app.connect("autodoc-process-docstring", mark_examples)
 
 

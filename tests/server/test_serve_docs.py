@@ -1,4 +1,4 @@
-"""docs/serve.md says what the table of options says, and the examples are what they claim to be."""
+"""docs/serve.md names what the code has, and the examples are what they claim to be."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from launch import run_main
 from served import Served
 
 from headway.server.config.apache import contents, daemon, hosts, other_directives
-from headway.server.config.application_group_options import INTERPRETER_OPTIONS
-from headway.server.config.flags import flag
-from headway.server.config.options import APP, OPTIONS, SECTIONS, Option
+from headway.server.config.options import OPTIONS, SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/serve.md").read_text()
@@ -33,41 +31,6 @@ def rows_under(title: str) -> list[list[str]]:
         for at, line in enumerate(lines)
         if at not in heads and not line.startswith("|---")
     ]
-
-
-def expected_row(option: Option) -> list[str]:
-    name = "" if option is APP else flag(option)
-    usage = f"{name} {option.kind.metavar}".strip().replace("|", "\\|")
-    default = option.show(option.default())
-    theirs = "" if option.daemon is None else f"`{option.name}`"
-    if option.daemon_default is not None:
-        theirs += f" ({option.daemon_default})"
-    if option.name == "multiprocess":
-        theirs = "`processes`, given at all"
-    if renamed := [name for name, row in daemon.RENAMED.items() if row[0] == option.name]:
-        assert not theirs, "an option has one name in mod_wsgi"
-        theirs = ", else ".join(f"`{name}`" for name in renamed)
-    return [f"`{usage}`", f"`{option.name}`", theirs, "" if default == "-" else default]
-
-
-@pytest.mark.parametrize("title", SECTIONS)
-def test_every_option_has_its_row(title: str) -> None:
-    options = [*([APP] if title == "application" else []), *SECTIONS[title]]
-    rows = rows_under(f"### {title.capitalize()}")
-    found = [row[:4] for row in rows]
-    for row in found:
-        row[2] = row[2].removesuffix(" sets LC_ALL")
-    assert found == [expected_row(option) for option in options]
-    assert all(row[4] for row in rows), "an option without a meaning"
-
-
-def test_every_key_of_an_application_group_has_its_row() -> None:
-    rows = rows_under("### Keys of an application group")
-    shown = {name: option.show(option.default()) for name, option in INTERPRETER_OPTIONS.items()}
-    assert [row[:2] for row in rows] == [
-        [f"`{name}`", "" if default == "-" else default] for name, default in shown.items()
-    ]
-    assert all(row[2] for row in rows), "a key without a meaning"
 
 
 def test_the_table_of_an_application_group_is_right(tmp_path: Path) -> None:

@@ -27,27 +27,26 @@ class Metadata(TypedDict, total=False):
     """The results' `metadata`: the circumstances of a measurement, or the basis of a simulation.
     `load` and `steal` are shares, `seconds` is the duration; None is unknown."""
 
-    headway: str
-    python: str
-    build: str
-    free_threading: bool
-    debug: bool
-    compiler: str
-    build_options: str
-    cpu: str
-    machine: str
-    cpus: float | None
-    kernel: str
-    governor: str | None
-    steal: float | None
-    load: float | None
-    time: str
-    seconds: float | None
-    # The interpreter of the rows without a GIL, if it is another.
-    beside: str | None
-    policies: list[str]
-    simulated: dict[str, object]
-    # The share of the processors' time that other programs used, in a calibration.
+    headway: str  #: The version of Headway.
+    python: str  #: The version of the measured CPython.
+    build: str  #: Its build.
+    free_threading: bool  #: Whether it runs without a GIL.
+    debug: bool  #: Whether it is a debug build.
+    compiler: str  #: The compiler that built it.
+    build_options: str  #: The options that it was configured with.
+    cpu: str  #: The name of the processor.
+    machine: str  #: The architecture.
+    cpus: float | None  #: How many processors may be used.
+    kernel: str  #: The version of the kernel.
+    governor: str | None  #: The frequency governor; null if the kernel has none.
+    steal: float | None  #: The share of the processors' time that a hypervisor gave to others.
+    load: float | None  #: The load average before the measurement.
+    time: str  #: When the measurement began, in UTC.
+    seconds: float | None  #: How long it lasted.
+    beside: str | None  #: The interpreter of the rows without a GIL, if it is another.
+    policies: list[str]  #: The policies that were measured.
+    simulated: dict[str, object]  #: The seed and constants of a simulation.
+    #: The share of the processors' time that other programs used, in a calibration.
     others: float
 
 

@@ -34,50 +34,60 @@ LOWER_IS_BETTER = {"s", "ms", "us", "ns", "bytes"}
 
 
 class _RowOptions(TypedDict, total=False):
-    published: float | None
-    left_out: str
+    published: float | None  #: The published value, in the same unit.
+    left_out: str  #: The reason why the row has no values.
+    #: Further figures of the row, by name.
     figures: dict[str, StoredFigure]
-    histogram: Histogram | None
-    failures: list[str]
+    histogram: Histogram | None  #: The distribution of all values of the row.
+    failures: list[str]  #: What went wrong, a line for each value that is missing.
 
 
 class StoredFigure(TypedDict):
-    values: list[float | None]
+    """A further figure of a row."""
+
+    values: list[float | None]  #: A value for each round; null where it is unknown.
 
 
 class StoredRow(_RowOptions):
-    parameters: dict[str, str | float | bool | None]
+    """The values of one combination of parameters."""
+
+    parameters: dict[str, str | float | bool | None]  #: The names and values that identify the row.
+    #: A value for each round, in the experiment's unit; null where it is unknown.
     values: list[float | None]
 
 
 class _StatementOptions(TypedDict, total=False):
-    value: float | None
-    allowed: str
-    why: str
+    value: float | None  #: The number that decides; null if it is not finite.
+    allowed: str  #: The range in which the statement agrees, as text.
+    why: str  #: What is known to be different, where the statement differs.
 
 
 class StoredStatement(_StatementOptions):
-    text: str
-    agrees: bool
+    """A statement of a publication or of Headway, and the number that decides it."""
+
+    text: str  #: The statement.
+    agrees: bool  #: Whether the number lies in the range.
 
 
 class _ExperimentOptions(TypedDict, total=False):
-    higher_is_better: bool | None
-    calibration: dict[str, object]
+    higher_is_better: bool | None  #: Whether larger values are better; null if neither.
+    calibration: dict[str, object]  #: How much work makes one value, as found out before.
 
 
 class StoredExperiment(_ExperimentOptions):
-    name: str
-    unit: str
-    rows: list[StoredRow]
-    statements: list[StoredStatement]
+    """An experiment with its rows."""
+
+    name: str  #: The name of the experiment.
+    unit: str  #: The unit of its values.
+    rows: list[StoredRow]  #: A row for each combination of parameters.
+    statements: list[StoredStatement]  #: The statements about the rows.
 
 
 class Stored(TypedDict):
     """The parts of a file that are read."""
 
-    metadata: Metadata
-    experiments: list[StoredExperiment]
+    metadata: Metadata  #: The circumstances of the measurement.
+    experiments: list[StoredExperiment]  #: The experiments.
 
 
 class KeptExperiment(NamedTuple):

@@ -130,15 +130,16 @@ class Histogram(Record):
         "buckets": _list_of(_bucket),
     }
     __slots__ = tuple(FIELDS)
-    count: int
-    sum_s: float
-    min_s: float | None
-    max_s: float | None
-    p50_s: float | None
-    p90_s: float | None
-    p95_s: float | None
-    p99_s: float | None
-    p999_s: float | None
+    count: int  #: How many durations.
+    sum_s: float  #: Their sum.
+    min_s: float | None  #: The shortest, or null if there is none.
+    max_s: float | None  #: The longest.
+    p50_s: float | None  #: The median.
+    p90_s: float | None  #: The 90th percentile.
+    p95_s: float | None  #: The 95th percentile.
+    p99_s: float | None  #: The 99th percentile.
+    p999_s: float | None  #: The 99.9th percentile.
+    #: Pairs of an upper bound in seconds and a number, without empty buckets.
     buckets: list[tuple[float, int]]
 
     def time_above_s(self, limit_s: float) -> float:
@@ -173,27 +174,29 @@ class GilRow(Record):
         **_HISTOGRAMS,
     }
     __slots__ = tuple(FIELDS)
-    id: int
-    name: str
-    interpreters: list[int]
-    alive: bool
-    wall_s: float
-    held_s: float
-    handoff_s: float
-    idle_s: float
-    takes: int
-    contended_takes: int
-    voluntary_drops: int
-    forced_drops: int
-    drop_requests: int
-    preemptions: int
-    anomalies: int
-    held_at_open: int
-    held_now: int
+    id: int  #: The number of the GIL, to which `threads[].gil` refers.
+    name: str  #: `main`, `interpreter N`, or the name that the program gave.
+    interpreters: list[int]  #: The IDs of the interpreters that use this GIL.
+    alive: bool  #: Whether the GIL existed at the end.
+    wall_s: float  #: How long it was watched.
+    held_s: float  #: The time in which a thread held it.
+    handoff_s: float  #: The time from a drop to the next take while a thread waited.
+    idle_s: float  #: The time from a drop to the next take while no thread waited.
+    takes: int  #: How often the GIL was taken.
+    contended_takes: int  #: Takes that had to wait.
+    voluntary_drops: int  #: Drops without a pending drop request.
+    forced_drops: int  #: Drops while a drop request was pending.
+    drop_requests: int  #: Requests of waiting threads that the holder drop it.
+    preemptions: int  #: Forced drops that a policy requested before the switch interval was over.
+    anomalies: int  #: Events that contradicted the counters, which were corrected.
+    held_at_open: int  #: 1 if it was held when watching began.
+    held_now: int  #: 1 if it was held at the end.
+    #: The longest wait of an I/O-bound thread; null under `interval`.
     longest_wait_io_bound_s: float | None
+    #: The longest wait of a CPU-bound thread; null under `interval`.
     longest_wait_cpu_bound_s: float | None
-    wait: Histogram
-    hold: Histogram
+    wait: Histogram  #: The waits of contended takes.
+    hold: Histogram  #: The holds that ended in a drop.
 
 
 class ThreadRow(Record):
@@ -213,24 +216,26 @@ class ThreadRow(Record):
         **_HISTOGRAMS,
     }
     __slots__ = tuple(FIELDS)
-    native_id: int | None
-    name: str
-    gil: int | None
-    alive: bool
-    folded: int
-    held_s: float
-    waited_s: float
-    forced_waited_s: float
-    takes: int
-    contended_takes: int
-    voluntary_drops: int
-    forced_drops: int
-    forced_waits: int
-    preemptions: int
+    native_id: int | None  #: The kernel's ID of the thread; null for a sum.
+    name: str  #: The name of the thread, or of the threads that the row sums up.
+    gil: int | None  #: The `id` of its GIL; null if that is not known.
+    alive: bool  #: Whether the thread existed at the end.
+    folded: int  #: How many ended threads the row sums up; 0 for a single thread.
+    held_s: float  #: How long it held the GIL.
+    waited_s: float  #: How long it waited for the GIL.
+    forced_waited_s: float  #: How long it waited after forced drops for another take.
+    takes: int  #: How often the GIL was taken.
+    contended_takes: int  #: Takes that had to wait.
+    voluntary_drops: int  #: Drops without a pending drop request.
+    forced_drops: int  #: Drops while a drop request was pending.
+    forced_waits: int  #: How often it waited after a forced drop for another take.
+    preemptions: int  #: Its forced drops that a policy requested early.
+    #: The longest time from a drop request to its drop; null without one.
     longest_unanswered_s: float | None
+    #: The most CPU time that it used in such a time; null if unknown.
     longest_unanswered_cpu_s: float | None
-    wait: Histogram
-    hold: Histogram
+    wait: Histogram  #: The waits of its contended takes.
+    hold: Histogram  #: Its holds that ended in a drop.
 
 
 class Stopping(Record):
@@ -238,8 +243,8 @@ class Stopping(Record):
 
     FIELDS: ClassVar[Fields] = {"count": _INTEGER, "sum_s": _NUMBER}
     __slots__ = tuple(FIELDS)
-    count: int
-    sum_s: float
+    count: int  #: How often a thread stopped the world.
+    sum_s: float  #: How long it waited for that in all.
 
 
 _PARKS: Fields = {
@@ -261,13 +266,13 @@ class ParkedThreadRow(Record):
         **_PARKS,
     }
     __slots__ = tuple(FIELDS)
-    native_id: int | None
-    name: str
-    alive: bool
-    folded: int
-    parked: Histogram
-    suspended: Histogram
-    stopping: Stopping
+    native_id: int | None  #: The kernel's ID of the thread; null for a sum.
+    name: str  #: The name of the thread, or of the threads that the row sums up.
+    alive: bool  #: Whether the thread existed at the end.
+    folded: int  #: How many ended threads the row sums up; 0 for a single thread.
+    parked: Histogram  #: Its waits for locks and events.
+    suspended: Histogram  #: Its waits while another thread stopped the world.
+    stopping: Stopping  #: Its waits as the thread that stopped the world.
 
 
 class FreeThreading(Record):
@@ -280,11 +285,11 @@ class FreeThreading(Record):
         "threads": _list_of(ParkedThreadRow.decode),
     }
     __slots__ = tuple(FIELDS)
-    cpu_s: float | None
-    parked: Histogram
-    suspended: Histogram
-    stopping: Stopping
-    threads: list[ParkedThreadRow]
+    cpu_s: float | None  #: The CPU time of the process; null if unknown.
+    parked: Histogram  #: The waits of all threads for locks and events.
+    suspended: Histogram  #: The waits of all threads while another thread stopped the world.
+    stopping: Stopping  #: The waits of the threads that stopped the world.
+    threads: list[ParkedThreadRow]  #: A row for each thread.
 
 
 class GilReport(Record):
@@ -309,22 +314,24 @@ class GilReport(Record):
         "unlisted_children": _INTEGER,
     }
     __slots__ = tuple(FIELDS)
-    schema: int
-    python: str
-    pid: int
-    parent_pid: int | None
+    schema: int  #: The version of this format: 2.
+    python: str  #: The version of CPython.
+    pid: int  #: The ID of the process.
+    parent_pid: int | None  #: The ID of its parent; null if unknown.
+    #: The ID of the process that forked it; null if it was started otherwise.
     forked_from: int | None
-    command: list[str] | None
-    gil: str
-    policy: str
-    switch_interval_s: float | None
-    wall_s: float
-    gils: list[GilRow]
-    threads: list[ThreadRow]
+    command: list[str] | None  #: The command line; null if unknown.
+    gil: str  #: `enabled` or `disabled`.
+    policy: str  #: The policy at the end.
+    switch_interval_s: float | None  #: The switch interval at the end.
+    wall_s: float  #: How long the process was watched.
+    gils: list[GilRow]  #: A row for each GIL.
+    threads: list[ThreadRow]  #: A row for each pair of a thread and a GIL, the longest wait first.
+    #: The waits of a free-threaded build; null for other builds.
     free_threading: FreeThreading | None
-    unmeasured_events: int
-    children: list[GilReport]
-    unlisted_children: int
+    unmeasured_events: int  #: Events of threads that found no free row of counters.
+    children: list[GilReport]  #: The reports of the child processes.
+    unlisted_children: int  #: How many child processes have no report.
 
     @classmethod
     def decode(cls, value: Any, path: str = "") -> GilReport:

@@ -65,7 +65,8 @@ def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> 
         parts += [*_lens(panel, lens, part), *lens.draw()]
         beside = [f"{badges[0][0]} to {badges[-1][0]}", f"magnified {ratio:,.0f} times"]
         beside += [f"{units.number(others, 'other thread')}", "not drawn"] if others else []
-        parts += _lines("muted small", MARGIN, lens.top + 30, beside, 16)
+        # Four lines end above the name of the first lane if they begin higher than two.
+        parts += _lines("muted small", MARGIN, lens.top + (14 if others else 30), beside, 16)
         panels.append(lens)
         y = lens.bottom + 16
     for number, step in numbered:

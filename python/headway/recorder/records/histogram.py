@@ -19,16 +19,16 @@ class Histogram(TypedDict):
     """All times are in seconds. `buckets` are pairs of an upper bound and a count on Headway's
     log-linear scale, without the empty buckets."""
 
-    count: int
-    sum: float
-    min: float
-    max: float
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    p999: float
-    buckets: Sequence[tuple[float, int]]
+    count: int  #: How many durations.
+    sum: float  #: Their sum.
+    min: float  #: The shortest.
+    max: float  #: The longest.
+    p50: float  #: The median.
+    p90: float  #: The 90th percentile.
+    p95: float  #: The 95th percentile.
+    p99: float  #: The 99th percentile.
+    p999: float  #: The 99.9th percentile.
+    buckets: Sequence[tuple[float, int]]  #: Pairs of an upper bound in seconds and a number.
 
 
 class Quantiles(TypedDict):
