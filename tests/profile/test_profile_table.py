@@ -78,10 +78,10 @@ def test_a_wide_terminal_has_room_for_three_threads() -> None:
 
 
 def test_a_narrow_terminal_keeps_the_lines_numbers() -> None:
-    lines = drawn(ordinary(), 60)
+    lines = drawn(ordinary(), 61)
     assert [line.partition("  ")[0] for line in lines[1:5]] == [
         "crunch (prices.py:8)",
-        "<lamb~ (prices.py:9)",
+        "<lambd~ (prices.py:9)",
         "du~ (__init__.py:231)",
         "<module> (app.py:40)",
     ]
