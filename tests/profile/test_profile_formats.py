@@ -149,7 +149,7 @@ def test_speedscope_has_two_profiles_for_each_gil() -> None:
 def test_speedscope_keeps_hostile_names() -> None:
     text = "".join(speedscope.encode(hostile()))
     assert text.isascii()
-    assert {"name": HOSTILE, "file": HOSTILE, "line": 1} in json.loads(text)["shared"]["frames"]
+    assert {"name": WRITTEN, "file": WRITTEN, "line": 1} in json.loads(text)["shared"]["frames"]
 
 
 def parsed_lines(text: str) -> list[tuple[list[str], int]]:

@@ -26,7 +26,7 @@ def encode(profile: Profile) -> Iterator[str]:
     head = {
         "$schema": SCHEMA,
         "exporter": _native.SERVER_SOFTWARE,
-        "name": f"{profile.program} (pid {profile.pid})",
+        "name": f"{_text(profile.program)} (pid {profile.pid})",
         "activeProfileIndex": 0,
     }
     yield f'{to_json(head)[:-1]},"profiles":[\n'
@@ -39,7 +39,7 @@ def encode(profile: Profile) -> Iterator[str]:
         ):
             # In the order of the stacks, adjacent samples have as many calls in common as possible.
             merged = sorted(sides.by_stack(each for each in charges if each.gil == gil))
-            named = f"{TITLES[side]} {gil}" if len(gils) > 1 else TITLES[side]
+            named = f"{TITLES[side]} {_text(gil)}" if len(gils) > 1 else TITLES[side]
             ends = {"startValue": 0, "endValue": sum(waited_ns for _, waited_ns in merged)}
             kind = {"type": "sampled", "name": named, "unit": "nanoseconds", **ends}
             yield f'{between}{to_json(kind)[:-1]},"samples":[\n'
@@ -56,9 +56,14 @@ def encode(profile: Profile) -> Iterator[str]:
 
 
 def _described(frame: Frame) -> dict[str, str | int]:
-    described: dict[str, str | int] = {"name": frame.function}
+    described: dict[str, str | int] = {"name": _text(frame.function)}
     if frame.file:
-        described["file"] = frame.file
+        described["file"] = _text(frame.file)
     if frame.line > 0:
         described["line"] = frame.line
     return described
+
+
+def _text(text: str) -> str:
+    """`text` with lone surrogates escaped: not every reader of JSON takes them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
