@@ -17,10 +17,10 @@ use crate::counters::Name;
 const MEAN_LIMIT_NS: u64 = 500_000;
 /// A hold's stack is read while it lasts once threads have waited so long in it,
 const FIRST_READING_NS: u64 = 1_000_000;
-/// and again after so long,
+/// and again after so long, or after a part of the hold, but not later than that.
 const NEXT_READING_NS: u64 = 2_000_000;
-/// and after this part of the hold.
-const PART_OF_HOLD: u64 = 4;
+const PART_OF_HOLD: u64 = 8;
+const LAST_READING_NS: u64 = 20_000_000;
 
 /// The sums of one GIL under a profile. All zero bytes are unused sums.
 ///
@@ -224,12 +224,15 @@ impl Running {
         let passed_ns = now_ns.saturating_sub(charges.changed_ns.load(Relaxed));
         let held_ns = charges.held_ns.load(Relaxed) + passed_ns * waiters;
         let before_ns = charges.held_before_ns.load(Relaxed);
-        let (last_ns, wanted_ns) = match charges.has_reading() {
-            true => (charges.reading_held_ns.load(Relaxed), NEXT_READING_NS),
-            false => (before_ns, FIRST_READING_NS),
+        let due_ns = match charges.has_reading() {
+            false => before_ns + FIRST_READING_NS * waiters,
+            true => {
+                let part_ns = held_ns.saturating_sub(before_ns) / PART_OF_HOLD;
+                let step_ns =
+                    part_ns.clamp(NEXT_READING_NS * waiters, LAST_READING_NS * waiters);
+                charges.reading_held_ns.load(Relaxed) + step_ns
+            }
         };
-        let part_ns = held_ns.saturating_sub(before_ns) / PART_OF_HOLD;
-        let due_ns = last_ns + part_ns.max(wanted_ns * waiters);
         Some(Self { hold: charges.holds.load(Relaxed), held_ns, due_ns })
     }
 
