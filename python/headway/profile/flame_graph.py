@@ -7,7 +7,7 @@ searches; the drawing is complete without it. Pure: the same profile gives the s
 
 from __future__ import annotations
 
-from importlib import resources
+import os
 
 from headway.profile import sides
 from headway.profile.flame_tree import LEAST_SHARE, Node, grow, walk
@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from headway.profile.model import Profile
     from headway.profile.sides import Charge
 
-_FILES = resources.files("headway.profile")
-STYLE = _FILES.joinpath("flame_graph.css").read_text("utf-8")
-SCRIPT = _FILES.joinpath("flame_graph.js").read_text("utf-8")
+
+def _read(name: str) -> str:
+    """A file beside this one. `importlib.resources` would import many modules into the program."""
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
+STYLE = _read("flame_graph.css")
+SCRIPT = _read("flame_graph.js")
 
 NS = 1e9
 WIDTH, MARGIN = 1200, 14
