@@ -38,7 +38,7 @@ INNER = WIDTH - 2 * MARGIN
 CALL, LINE, CHARACTER = 19, 21, 7.3
 BASELINE = 13.5
 LEAST_LABEL = 3
-# So many files have a colour of their own, and stand in the legend; all others have one together.
+# The number of files that have a colour of their own and a place in the legend. All others share one.
 COLOURS = 8
 TITLES = {
     sides.HOLDERS: "Holders of the GIL while others waited",
