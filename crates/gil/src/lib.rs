@@ -16,6 +16,7 @@
 //! - [`queue`]: the threads that wait while a policy schedules; [`kernel_hints`] for their cores.
 //! - [`registry`]: which GILs, interpreters and threads exist.
 //! - [`trace`]: the same events one by one, on request.
+//! - [`profile`]: which Python code holds while others wait, on request.
 //! - [`parked_waits`]: the waits of a free-threaded build.
 //!
 //! Beside that flow are [`install`] with [`learning`] and [`installation`], [`fork`],
@@ -43,6 +44,7 @@ mod kernel_hints;
 mod learning;
 mod membarrier;
 mod parked_waits;
+mod profile;
 mod queue;
 mod registry;
 mod registry_lock;
@@ -63,6 +65,13 @@ pub use snapshot::holds::{
 };
 pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_row};
 pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
+pub use profile::control::{
+    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile, copy as read_profile,
+    end as end_profile, read_file as read_profile_in_ledger,
+};
+pub use profile::layout::{Layout, LineFormat};
+pub use profile::{STACK_DEPTH, is_on as profile_is_on};
+pub use profile::sampler;
 pub use trace::control::{
     begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
 };
@@ -190,9 +199,10 @@ pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     }
 }
 
-/// Writes the used part of the counters to a file, and the trace, if there is one, behind it. The
+/// Writes the used part of the counters to a file, and the profile and the trace behind it. The
 /// error is an errno. Async-signal-safe.
 pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
     counters::file::write_to(fd)?;
+    profile::control::write_to(fd)?;
     trace::control::write_to(fd)
 }

@@ -50,6 +50,8 @@ def format_of(file: str, option: str = "--profile") -> str:
 def prepare(path: str) -> None:
     """Imports now the modules that `write_profile` needs, because at the program's end the file
     system may have changed."""
+    from headway.profile import reading, table  # noqa: F401 - for the program's end
+
     _encoder(format_of(path))
 
 
