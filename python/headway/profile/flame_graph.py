@@ -38,7 +38,8 @@ INNER = WIDTH - 2 * MARGIN
 CALL, LINE, CHARACTER = 19, 21, 7.3
 BASELINE = 13.5
 LEAST_LABEL = 3
-# The number of files that have a colour of their own and a place in the legend. All others share one.
+# The number of files that have a colour of their own and a place in the legend. The others share
+# one.
 COLOURS = 8
 TITLES = {
     sides.HOLDERS: "Holders of the GIL while others waited",

@@ -60,7 +60,7 @@ def write_profile(profile: Profile, path: str) -> str:
     describes the file. Raises OSError."""
     ending = format_of(path)
     json_file.write_blocks(_encoder(ending)(profile), path)
-    waited = units.seconds(profile.waited_ns / NS)
+    waited = f"{profile.waited_ns / NS:.3f} s"
     stacks = units.number(len({each.stack for each in profile.holders}), "stack")
     return f"headway: profile of {waited} waited ({stacks} of holders) in {path}, {READERS[ending]}"
 
