@@ -113,6 +113,13 @@ def test_no_waiting_is_a_line(made: type[Profile]) -> None:
     assert drawn(made()) == ["made others wait", "No thread waited for a GIL."]
 
 
+def test_plain_text_has_no_micro_sign() -> None:
+    held = [Held("main", (CRUNCH,), "a", "b", FORCED, 5_000, 1)]
+    made = table.tabulate(profile_of(held, []))
+    assert "  5 us  " in table.lines(made, Style(80, blocks=False))[1]
+    assert "  5 µs  " in table.lines(made, Style(80))[1]
+
+
 def test_the_data_has_what_the_lines_have() -> None:
     made = table.tabulate(ordinary()).to_dict(most=1)
     assert made == {

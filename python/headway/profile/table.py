@@ -121,7 +121,7 @@ def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
     ]
     if without:
         drawn.append(style.dim("; ".join(without)))
-    return drawn
+    return drawn if style.blocks else [line.replace("µ", "u") for line in drawn]
 
 
 def shortened(file: str, folder: str) -> str:
