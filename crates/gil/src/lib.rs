@@ -58,6 +58,13 @@ pub use install::{Host, Location, Refusal, install};
 pub use installation::is_installed;
 pub use learning::{probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
+pub use profile::control::{
+    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile,
+    copy as read_profile, end as end_profile, read_file as read_profile_in_ledger,
+};
+pub use profile::layout::{Layout, LineFormat};
+pub use profile::sampler;
+pub use profile::{STACK_DEPTH, is_on as profile_is_on};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
 pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
@@ -65,13 +72,6 @@ pub use snapshot::holds::{
 };
 pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_row};
 pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
-pub use profile::control::{
-    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile, copy as read_profile,
-    end as end_profile, read_file as read_profile_in_ledger,
-};
-pub use profile::layout::{Layout, LineFormat};
-pub use profile::{STACK_DEPTH, is_on as profile_is_on};
-pub use profile::sampler;
 pub use trace::control::{
     begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
 };

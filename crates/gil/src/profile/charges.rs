@@ -228,8 +228,7 @@ impl Running {
             false => before_ns + FIRST_READING_NS * waiters,
             true => {
                 let part_ns = held_ns.saturating_sub(before_ns) / PART_OF_HOLD;
-                let step_ns =
-                    part_ns.clamp(NEXT_READING_NS * waiters, LAST_READING_NS * waiters);
+                let step_ns = part_ns.clamp(NEXT_READING_NS * waiters, LAST_READING_NS * waiters);
                 charges.reading_held_ns.load(Relaxed) + step_ns
             }
         };

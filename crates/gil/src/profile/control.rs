@@ -174,8 +174,11 @@ pub fn copy() -> Option<Copy> {
         copy_of(store, now_ns)
     };
     if let Some(process) = counters::of_this_process() {
-        let live = free_list::used(process).filter(|(_, row)| row.state.load(Relaxed) == state::LIVE);
-        copied.threads.extend(live.map(|(_, row)| (row.native_id.load(Relaxed), row.name.to_text())));
+        let live =
+            free_list::used(process).filter(|(_, row)| row.state.load(Relaxed) == state::LIVE);
+        copied
+            .threads
+            .extend(live.map(|(_, row)| (row.native_id.load(Relaxed), row.name.to_text())));
     }
     Some(copied)
 }

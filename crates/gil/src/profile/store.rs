@@ -467,9 +467,8 @@ fn take_entry(used: &AtomicU32, limit: u32) -> Option<()> {
 }
 
 fn hash_of(words: &[u64]) -> u64 {
-    let mix = |hash: u64, word: &u64| {
-        (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
-    };
+    let mix =
+        |hash: u64, word: &u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
     let hash = words.iter().fold(0, mix);
     hash ^ hash >> 32
 }
@@ -481,7 +480,10 @@ fn probes(hash: u64, entries: usize) -> impl Iterator<Item = usize> {
 /// Characters of `kind` bytes as text.
 fn to_text(bytes: &[u8], kind: u8) -> String {
     let characters: Vec<u32> = match kind {
-        2 => bytes.chunks_exact(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], pair[1]]))).collect(),
+        2 => bytes
+            .chunks_exact(2)
+            .map(|pair| u32::from(u16::from_ne_bytes([pair[0], pair[1]])))
+            .collect(),
         4 => bytes
             .chunks_exact(4)
             .map(|four| u32::from_ne_bytes([four[0], four[1], four[2], four[3]]))
