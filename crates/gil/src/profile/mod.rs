@@ -16,6 +16,8 @@ mod lines;
 mod recording;
 pub mod sampler;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{
