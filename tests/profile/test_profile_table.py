@@ -100,7 +100,7 @@ def test_lines_fit_any_terminal_and_do_not_control_it(profile: Profile) -> None:
             assert line.isprintable()
 
 
-def test_what_has_no_stack_is_mentioned_from_a_hundredth_on() -> None:
+def test_time_without_a_stack_is_mentioned_from_a_hundredth_on() -> None:
     held = [Held("main", (CRUNCH,), "a", "b", FORCED, 99 * MS, 1)]
     assert drawn(profile_of(held, [], handoff_ns=MS))[-1] == "(handoff) 1 ms, 1.0 %"
     assert "(handoff)" not in drawn(profile_of(held, [], handoff_ns=MS - MS // 10))[-1]
