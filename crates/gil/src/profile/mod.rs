@@ -5,7 +5,7 @@
 //! - [`frames`], [`layout`], [`lines`]: how a stack of Python calls is read from memory.
 //! - [`store`]: code objects, stacks, and what they are charged with.
 //! - [`recording`]: what an event means for the profile. Runs in hooks.
-//! - [`sampler`]: the stacks of threads that hold for long while others wait.
+//! - [`sampler`], [`wakeup`]: the stacks of threads that hold for long while others wait.
 //! - [`control`]: begin, end, read.
 
 mod charges;
@@ -18,6 +18,7 @@ pub mod sampler;
 mod store;
 #[cfg(test)]
 mod tests;
+mod wakeup;
 
 pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{
