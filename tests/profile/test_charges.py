@@ -49,7 +49,7 @@ def test_a_long_call_of_c_code_is_charged_to_its_line(case: str, source: str) ->
     top = result["table"]["lines"][0]
     assert (top["function"], source_of(top)) == (case, source)
     assert share_of(result, case) > 0.8
-    assert {waiter["thread"] for waiter in top["waiters"]} == {"waiter"}
+    assert top["waiters"][0]["thread"] == "waiter"
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,13 @@ def test_the_report_names_the_line_and_the_file_has_its_stack(tmp_path: Path) ->
     program.write_text(HOLD_WHILE_OTHERS_WAIT, encoding="utf-8")
     ran = headway("run", "--profile", "waits.txt", program.name, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    heading = next(at for at, line in enumerate(ran.stderr.splitlines()) if "waited   share" in line)
-    assert ran.stderr.splitlines()[heading + 1].startswith("compute (program.py:")
+    assert " in waits.txt, one stack a line" in ran.stderr.replace(f"{tmp_path}/", "")
+    lines = ran.stderr.splitlines()
+    heading = next(at for at, line in enumerate(lines) if line.startswith("made others wait"))
+    assert lines[heading + 1].startswith("compute (program.py:")
     first = (tmp_path / "waits.txt").read_text(encoding="utf-8").splitlines()[0]
-    assert "<module> (" in first and ";compute (" in first
-    assert "headway: profile of " in ran.stderr and "waits.txt" in ran.stderr
+    assert first.startswith("<module> (")
+    assert ";compute (" in first
 
 
 @pytest.mark.parametrize(
