@@ -35,7 +35,7 @@ PYTHON_LAYERS = (
     {"server"},
     {"options"},
     {"meter"},
-    {"trace"},
+    {"profile", "trace"},
     {"report"},
     {"json_file", "json_shape"},
     {"_native"},
@@ -47,7 +47,9 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 
 # Code that runs inside other people's programs imports these alone, besides the standard library.
 GUESTS = {
-    "meter": {"_native", "errors", "gil", "json_file", "meter", "report", "trace"},
+    "meter": {"_native", "errors", "gil", "json_file", "meter", "profile", "report", "trace"},
+    # It runs at the end of a measured program.
+    "profile": {"_native", "errors", "json_file", "profile", "report"},
     "server/worker": {
         *("_native", "address", "errors", "gil", "meter", "options", "report", "server"),
     },

@@ -17,14 +17,17 @@ from __future__ import annotations
 
 from headway.meter import engine
 from headway.meter.engine import NotInstalled
+from headway.meter.profiling import Profiling
 from headway.meter.snapshot import Snapshot
 
 __all__ = [
     "NotInstalled",
+    "Profiling",
     "Snapshot",
     "install",
     "is_installed",
     "policies",
+    "profile",
     "read_ledger",
     "snapshot",
     "uninstall",
@@ -76,6 +79,17 @@ def snapshot() -> Snapshot:
     Raises `NotInstalled` if the meter was never installed.
     """
     return Snapshot(engine.read_counters())
+
+
+def profile() -> Profiling:
+    """Return a contention profile, which has not started: which code holds a GIL while threads wait
+    for it, and which code waits.
+
+        with gil.profile() as profile:
+            ...
+        profile.write("waits.svg")
+    """
+    return Profiling()
 
 
 def read_ledger(path: str) -> Snapshot:

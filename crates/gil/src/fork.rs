@@ -15,7 +15,8 @@ use crate::registry::gil::life;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{
-    events, gil_creation, installation, kernel_hints, learning, parked_waits, registry_lock, trace,
+    events, gil_creation, installation, kernel_hints, learning, parked_waits, profile,
+    registry_lock, trace,
 };
 
 /// True once the handlers are registered. Writer: install, by swap.
@@ -42,6 +43,7 @@ unsafe extern "C" fn child() {
     installation::forget_change();
     learning::watch_for_nothing();
     trace::forget();
+    profile::forget();
     let parent = counters::of_this_process();
     counters::forget_process();
     if !installation::is_installed() {

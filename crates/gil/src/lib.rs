@@ -16,6 +16,7 @@
 //! - [`queue`]: the threads that wait while a policy schedules; [`kernel_hints`] for their cores.
 //! - [`registry`]: which GILs, interpreters and threads exist.
 //! - [`trace`]: the same events one by one, on request.
+//! - [`profile`]: which Python code holds while others wait, on request.
 //! - [`parked_waits`]: the waits of a free-threaded build.
 //!
 //! Beside that flow are [`install`] with [`learning`] and [`installation`], [`fork`],
@@ -43,6 +44,7 @@ mod kernel_hints;
 mod learning;
 mod membarrier;
 mod parked_waits;
+mod profile;
 mod queue;
 mod registry;
 mod registry_lock;
@@ -56,6 +58,13 @@ pub use install::{Host, Location, Refusal, install};
 pub use installation::is_installed;
 pub use learning::{probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
+pub use profile::control::{
+    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile,
+    copy as read_profile, end as end_profile, read_file as read_profile_in_ledger,
+};
+pub use profile::layout::{Layout, LineFormat};
+pub use profile::sampler;
+pub use profile::{STACK_DEPTH, is_on as profile_is_on};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
 pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
@@ -190,9 +199,10 @@ pub fn set_policy(policy: PolicyName, kernel_hints: bool) {
     }
 }
 
-/// Writes the used part of the counters to a file, and the trace, if there is one, behind it. The
+/// Writes the used part of the counters to a file, and the profile and the trace behind it. The
 /// error is an errno. Async-signal-safe.
 pub fn write_ledger(fd: c_int) -> Result<(), c_int> {
     counters::file::write_to(fd)?;
+    profile::control::write_to(fd)?;
     trace::control::write_to(fd)
 }

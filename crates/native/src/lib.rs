@@ -7,6 +7,7 @@
 //! - [`gc_watch`]: passes of the garbage collector.
 //! - [`last_report`]: a report for a process that a signal ends; [`report_sources`]: the modules of
 //!   the report for one that cannot read files any more.
+//! - [`profile`], [`frame_layout`]: which code holds a GIL while others wait.
 //! - [`stacks`]: Python stacks of other threads.
 //! - [`telemetry`]: datagrams, records, and the reporter.
 //! - [`server`]: the WSGI server.
@@ -19,12 +20,14 @@ use headway_python::object::{Object, PyResult};
 use pyo3_ffi::PyObject;
 
 mod declaration;
+mod frame_layout;
 mod gc_watch;
 mod gil;
 mod host;
 mod interpreters;
 mod last_report;
 mod process;
+mod profile;
 mod refcounts;
 mod report;
 mod report_sources;
@@ -48,6 +51,7 @@ fn execute(module: &Object) -> PyResult<()> {
     add_functions(module, &gil::FUNCTIONS)?;
     add_functions(module, &last_report::FUNCTIONS)?;
     add_functions(module, &process::FUNCTIONS)?;
+    add_functions(module, &profile::FUNCTIONS)?;
     add_functions(module, &refcounts::FUNCTIONS)?;
     add_functions(module, &report_sources::FUNCTIONS)?;
     add_functions(module, &server::FUNCTIONS)?;

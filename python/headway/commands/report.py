@@ -8,13 +8,14 @@ import sys
 
 from headway.errors import CommandError
 from headway.json_file import STDOUT, check_path, write_json
-from headway.meter.report_file import read_with_trace
+from headway.meter.report_file import read_recorded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from headway.report.model import GilReport
+    from headway.report.terminal import Style
 
 DESCRIPTION = """\
 Shows the report of `headway run --json FILE` again. If the run was killed or crashed before it
@@ -37,6 +38,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="also write the events of FILE, the ledger of a run with --trace, to OUT for "
         "ui.perfetto.dev; if OUT ends in .svg, as a drawing",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="OUT",
+        help="where FILE is the ledger of a run with --profile: also write the profile to OUT, in "
+        "the format of its name (see headway run --help)",
+    )
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
 
 
@@ -45,7 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     json_path = "" if arguments.json is None else check_path(arguments.json)
     trace_path = "" if arguments.trace is None else check_path(arguments.trace, "--trace")
-    report, trace = read_with_trace(arguments.file, traced=bool(trace_path))
+    profile_path = ""
+    if arguments.profile is not None:
+        from headway.profile import profile_file
+
+        profile_path = profile_file.check_name(arguments.profile)
+    report, trace, profile = read_recorded(
+        arguments.file, traced=bool(trace_path), profiled=bool(profile_path)
+    )
     if trace_path:
         _write_trace(trace, report, trace_path, arguments)
     if json_path:
@@ -57,7 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError(f"--json {arguments.json!r}: {error.strerror}") from error
     descriptor, stream = (2, sys.stderr) if json_path == STDOUT else (1, sys.stdout)
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    text = terminal.draw(report, terminal.Style.of_stream(descriptor, encoding))
+    style = terminal.Style.of_stream(descriptor, encoding)
+    text = terminal.draw(report, style)
+    if profile_path:
+        text += _write_profile(profile, report, profile_path, arguments, style)
     _write(text.encode(encoding, "backslashreplace"), descriptor)
     return 0
 
@@ -82,6 +99,32 @@ def _write_trace(
     except OSError as error:
         raise CommandError(f"--trace {arguments.trace!r}: {error.strerror}") from error
     _write(f"{told}\n".encode("utf-8", "backslashreplace"), 2)
+
+
+def _write_profile(
+    raw: dict[str, Any] | None,
+    report: GilReport,
+    path: str,
+    arguments: argparse.Namespace,
+    style: Style,
+) -> str:
+    """Writes the file, and returns the lines of the report."""
+    from headway.profile import profile_file, reading, table
+
+    if raw is None:
+        raise CommandError(
+            f"FILE {arguments.file!r} has no profile: it is not the ledger of a run with --profile",
+            exit_code=2,
+        )
+    profile = reading.to_profile(raw, report.pid, arguments.name)
+    try:
+        written = profile_file.write_profile(profile, path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"--profile {arguments.profile!r}: {error.strerror}") from error
+    _write(f"{written}\n".encode("utf-8", "backslashreplace"), 2)
+    return "\n" + "\n".join(table.lines(table.tabulate(profile), style)) + "\n"
 
 
 def _write(data: bytes, descriptor: int) -> None:

@@ -48,6 +48,7 @@ OPTIONS_WITH_VALUE = (
     "--json",
     "--trace",
     "--trace-events",
+    "--profile",
     "--switch-interval",
     "--policy",
     "--telemetry",
@@ -78,14 +79,19 @@ interpolated within a bucket of a histogram, and is off by the width of a bucket
 
 A program that replaces itself by exec with the same interpreter is measured on. The report comes
 at its end, and lists the time before the exec as a child with the same pid. If another program
-replaces it, or with --trace, the report comes before the exec. A program that calls setuid or
-chroot can still write FILE, because FILE is opened before; if the program closes it, FILE.ledger
-stays.
+replaces it, or with --trace or --profile, the report comes before the exec. A program that calls
+setuid or chroot can still write FILE, because FILE is opened before; if the program closes it,
+FILE.ledger stays.
 
 With --trace it also writes when each thread held the GIL, waited for it and requested it: the last
 events of the run, as many as --trace-events keeps. The trace has this process only, and not the
 children that it forks or starts. It is written together with the report. After a crash `headway
 report FILE --trace OUT` writes it, if --json FILE was given too.
+
+With --profile it also says which lines made threads wait: every nanosecond that a thread waits for
+a GIL is charged to the stack of the thread that holds it, and to the stack of the thread that
+waits. The report names the five lines that made others wait most, and FILE has all stacks. The
+profile has this process only, and is written together with the report.
 """
 
 EXAMPLES = """\
@@ -97,6 +103,7 @@ examples:
   headway run --switch-interval 0.0005 app.py
   headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
   headway run --trace waits.svg app.py      then open waits.svg in a browser
+  headway run --profile waits.svg app.py    which lines made threads wait, as a flame graph
   headway run --policy priority app.py      threads that wait for I/O go before threads that compute
 """
 
@@ -114,8 +121,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
     parser.usage = (
-        "headway run [--json FILE] [--trace FILE [--trace-events N]] [--switch-interval S]\n"
-        "                   [--policy P] [--no-kernel-hints] [--follow]\n"
+        "headway run [--json FILE] [--trace FILE [--trace-events N]] [--profile FILE]\n"
+        "                   [--switch-interval S] [--policy P] [--no-kernel-hints] [--follow]\n"
         "                   [--telemetry unix:PATH [--telemetry-interval S]] [PYTHON OPTION...]\n"
         "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
@@ -141,6 +148,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "drop request are one event each, a forced wait is two. An event costs some 35 "
         "instructions and 16 bytes of memory while the program runs, up to 250 bytes of "
         "memory at its end, and up to 180 bytes in FILE (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="also charge waiting to the code that holds the GIL and to the code that waits, and "
+        "write that to FILE: NAME.svg is a flame graph, NAME.pb.gz is for pprof, NAME.json for "
+        "speedscope.app, NAME.txt has one stack a line",
     )
     parser.add_argument(
         "--switch-interval",
@@ -238,6 +252,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         check_module(program.name)
     json_path = check_path(arguments.json) if arguments.json is not None else ""
     trace_path = trace_file_path(arguments.trace, json_path) if arguments.trace is not None else ""
+    profile_path = profile_file_path(arguments.profile, (json_path, trace_path))
     check_follow_file(site_directories(program.interpreter_options), program.interpreter_options)
 
     settings = Settings(
@@ -250,6 +265,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         json_path=json_path,
         trace_path=trace_path,
         trace_events=arguments.trace_events,
+        profile_path=profile_path,
         telemetry=arguments.telemetry or "",
         telemetry_interval_s=arguments.telemetry_interval,
         name=program_name(program),
@@ -314,6 +330,25 @@ def trace_file_path(file: str, json_path: str) -> str:
     path = check_path(file, "--trace")
     if path == json_path:
         raise CommandError(f"--trace and --json name the same file, {file!r}", exit_code=2)
+    return path
+
+
+def profile_file_path(file: str | None, others: Iterable[str]) -> str:
+    """Where the profile goes; "" for none. Refuses one of an interpreter that runs without a GIL,
+    and a file that is one of `others` too."""
+    if file is None:
+        return ""
+    from headway.profile import profile_file
+
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise CommandError(
+            "--profile: this Python runs without a GIL, so no thread waits for one; PYTHON_GIL=1 "
+            "gives it one",
+            exit_code=2,
+        )
+    path = profile_file.check_name(file)
+    if path in others:
+        raise CommandError(f"--profile and another option name the same file, {file!r}", 2)
     return path
 
 

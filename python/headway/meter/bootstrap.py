@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.report.model import GilReport
+    from headway.report.terminal import Style
 
 # Runs `headway report` in a fresh interpreter that starts no meter of its own (-S: no .pth) and
 # sees neither the program's directory nor its PYTHON* variables (-I).
@@ -50,7 +51,7 @@ class Settings:
       the interval as it is.
     - `ledger`: the file that the counters are mapped to; "" if no other process reads them.
     - `json_path`: the file of the report; "" for none, "-" for stdout. `trace_path`: the file of
-      the last `trace_events` events, in the same way.
+      the last `trace_events` events, in the same way. `profile_path`: the file of the profile.
     - `telemetry`: the socket of a recorder, "" for none, which receives a report every
       `telemetry_interval_s`. `name`: the name of the program there and in the trace.
 
@@ -66,6 +67,7 @@ class Settings:
         "name",
         "pid",
         "policy",
+        "profile_path",
         "replaced",
         "switch_interval_s",
         "telemetry",
@@ -86,6 +88,7 @@ class Settings:
         json_path: str,
         trace_path: str = "",
         trace_events: int = 0,
+        profile_path: str = "",
         telemetry: str = "",
         telemetry_interval_s: float = 1.0,
         name: str = "",
@@ -103,21 +106,23 @@ class Settings:
         self.json_path = json_path
         self.trace_path = trace_path
         self.trace_events = trace_events
+        self.profile_path = profile_path
         self.telemetry = telemetry
         self.telemetry_interval_s = telemetry_interval_s
         self.name = name
 
     def to_text(self) -> str:
         """The settings as words with spaces between them; text that may contain any byte but 0 is
-        in hex. The words of the trace and of telemetry are left out if there is neither. For the
-        image after an exec, see `for_next_image`."""
+        in hex. The words of the trace, of telemetry and of the profile are left out if there is
+        none of these. For the image after an exec, see `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
         words += map(_to_word, (self.ledger, self.json_path))
-        if self.trace_path or self.telemetry:
+        if self.trace_path or self.telemetry or self.profile_path:
             words += (_to_word(self.trace_path), str(self.trace_events))
             words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
+            words.append(_to_word(self.profile_path))
         return " ".join(words)
 
     def for_next_image(self) -> str:
@@ -136,7 +141,8 @@ class Settings:
         replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
         pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        trace_path, trace_events, every, telemetry, program = more or ("-", "0", "1.0", "-", "-")
+        none = ("-", "0", "1.0", "-", "-", "-")
+        trace_path, trace_events, every, telemetry, program, profile_path = more or none
         return cls(
             pid=int(pid),
             policy=name,
@@ -147,6 +153,7 @@ class Settings:
             json_path=_from_word(json_path),
             trace_path=_from_word(trace_path),
             trace_events=int(trace_events),
+            profile_path=_from_word(profile_path),
             telemetry=_from_word(telemetry),
             telemetry_interval_s=float(every),
             name=_from_word(program),
@@ -243,9 +250,15 @@ def _own(settings: Settings) -> None:
             from headway.trace import trace_file
 
             trace_file.prepare(settings.trace_path)
+        if settings.profile_path:
+            from headway.profile import profile_file
+
+            profile_file.prepare(settings.profile_path)
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _install(settings)
+        if settings.profile_path:
+            _begin_profile(settings)
         if settings.trace_path:
             _begin_trace(settings)
         waker = 0
@@ -274,7 +287,7 @@ def _own(settings: Settings) -> None:
         waker,
         os.fsencode(json_path) if (json_path := _json_file(settings)) else None,
     )
-    if not settings.trace_path:  # a trace covers one image only
+    if not settings.trace_path and not settings.profile_path:  # these cover one image only
         next_image = settings.for_next_image().encode("ascii")
         _native.report_after_exec(next_image, os.fsencode(sys.executable), in_file)
     # Callbacks run in reverse order, so this first one runs after those of the program.
@@ -373,6 +386,19 @@ def _begin_trace(settings: Settings) -> None:
     engine.begin_trace(settings.trace_events)
 
 
+def _begin_profile(settings: Settings) -> None:
+    """Begins the profile, in the ledger or in memory as the trace."""
+    from headway import errors
+    from headway.meter import engine
+
+    if settings.ledger and settings.json_path:
+        try:
+            return engine.begin_profile(settings.ledger)
+        except errors.Unsupported as error:
+            _say(f"headway run: --profile: {error}: after a crash there will be no profile")
+    engine.begin_profile()
+
+
 def _can_be_read(ledger: str) -> bool:
     from headway import errors
     from headway.meter import engine
@@ -388,11 +414,15 @@ def report_command(settings: Settings) -> list[str]:
     """The command that reports the ledger on its stdin."""
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     command = [sys.executable, "-I", "-S", "-c", REPORT_CODE, packages, "report"]
-    for option, path in (("--json", settings.json_path), ("--trace", settings.trace_path)):
+    for option, path in (
+        ("--json", settings.json_path),
+        ("--trace", settings.trace_path),
+        ("--profile", settings.profile_path),
+    ):
         if path:
             # The command's own stdout is the program's stderr.
             command += [option, f"/proc/{settings.pid}/fd/1" if path == "-" else path]
-    if settings.trace_path:
+    if settings.trace_path or settings.profile_path:
         command.append(f"--name={settings.name}")
     return [*command, "-"]
 
@@ -431,6 +461,7 @@ def _finish(settings: Settings) -> None:
         from headway.meter import engine
 
         trace = engine.read_trace() if settings.trace_path else None
+        profile = engine.end_profile() if settings.profile_path else None
         # Read before the imports, so that the counters do not include them.
         raw = engine.read_counters()
         from headway.meter import report_modules
@@ -450,7 +481,7 @@ def _finish(settings: Settings) -> None:
             from headway import json_file
 
             json_file.kept_open[settings.json_path] = file
-        written = _show(report, trace, settings)
+        written = _show(report, trace, profile, settings)
         if settings.ledger and (written or not settings.json_path):
             _remove_ledger(settings.ledger, folder)
         _native.report_on_signals(None, None, False)
@@ -469,9 +500,26 @@ def _write_trace(trace: dict[str, Any], report: GilReport, settings: Settings) -
         _say(f"headway run: --trace {settings.trace_path!r}: {error.strerror}")
 
 
-def _show(report: GilReport, trace: dict[str, Any] | None, settings: Settings) -> bool:
-    """Writes the JSON and the trace, then the report to stderr. Returns False if the JSON could not
-    be written."""
+def _write_profile(raw: dict[str, Any], settings: Settings, style: Style) -> list[str]:
+    """Writes the file, and returns the lines of the report."""
+    from headway.profile import profile_file, reading, table
+
+    profile = reading.to_profile(raw, settings.pid, settings.name)
+    try:
+        _say(profile_file.write_profile(profile, settings.profile_path))
+    except OSError as error:
+        _say(f"headway run: --profile {settings.profile_path!r}: {error.strerror}")
+    return table.lines(table.tabulate(profile), style)
+
+
+def _show(
+    report: GilReport,
+    trace: dict[str, Any] | None,
+    profile: dict[str, Any] | None,
+    settings: Settings,
+) -> bool:
+    """Writes the JSON, the trace and the profile, then the report to stderr. Returns False if the
+    JSON could not be written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
         try:
             if stream is not None:
@@ -495,7 +543,9 @@ def _show(report: GilReport, trace: dict[str, Any] | None, settings: Settings) -
     if trace is not None:
         _write_trace(trace, report, settings)
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
-    _say(terminal.draw(report, terminal.Style.of_stream(2, encoding)), encoding)
+    style = terminal.Style.of_stream(2, encoding)
+    lines = [] if profile is None else _write_profile(profile, settings, style)
+    _say("\n".join([terminal.draw(report, style), *lines]), encoding)
     return written
 
 

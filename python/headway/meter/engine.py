@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Raw = dict[str, Any]
 
 
+# True once forks stop the thread that reads stacks.
+_forks_are_seen = False
+
+
 class NotInstalled(Error):
     """There are no counters to read: `install()` has not been called in this process."""
 
@@ -116,6 +120,49 @@ def read_ledger_trace(path: str) -> Raw | None:
     """
     try:
         return _native().gil_read_ledger_trace(os.fsencode(path))  # type: ignore[no-any-return]
+    except RuntimeError as problem:
+        raise Error(f"{path}: {problem}") from None
+
+
+def begin_profile(ledger: str | None = None) -> None:
+    """Begins to charge what threads wait to stacks. The tables are kept in memory, or in `ledger`,
+    the file of the counters, where they can be read after a crash.
+
+    Raises `Unsupported` if this interpreter has no GIL, if its frames cannot be read, or if there
+    is no room.
+    """
+    global _forks_are_seen
+    native = _native()
+    try:
+        native.profile_begin(None if ledger is None else os.fsencode(ledger))
+    except RuntimeError as refusal:
+        raise Unsupported(f"no profile can be kept: {refusal}") from None
+    # CPython 3.12 and later warn about forks in a process with several threads.
+    if not _forks_are_seen:
+        _forks_are_seen = True
+        os.register_at_fork(before=native.profile_pause, after_in_parent=native.profile_resume)
+
+
+def read_profile() -> Raw | None:
+    """Returns what is charged to stacks, for `headway.profile.reading`. Returns None if there is
+    no profile, as in a forked child."""
+    thread_names.tell_running(_native().gil_name_thread)
+    return _native().profile_read()  # type: ignore[no-any-return]
+
+
+def end_profile() -> Raw | None:
+    """Ends the profile and returns it as `read_profile` does."""
+    thread_names.tell_running(_native().gil_name_thread)
+    return _native().profile_end()  # type: ignore[no-any-return]
+
+
+def read_ledger_profile(path: str) -> Raw | None:
+    """Returns the profile that a ledger file has after the counters, or None if it has none.
+
+    Raises `Error` if the file is not a ledger of this version.
+    """
+    try:
+        return _native().profile_read_ledger(os.fsencode(path))  # type: ignore[no-any-return]
     except RuntimeError as problem:
         raise Error(f"{path}: {problem}") from None
 

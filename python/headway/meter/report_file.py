@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from typing import NamedTuple
 
 from headway.errors import CommandError, Error
 from headway.report.model import GilReport, Malformed
@@ -24,21 +25,31 @@ def read_report(file: str) -> GilReport:
 
     Raises CommandError (exit code 2) if there is no report, or if it has another schema.
     """
-    return read_with_trace(file)[0]
+    return read_recorded(file).report
 
 
-def read_with_trace(file: str, traced: bool = False) -> tuple[GilReport, dict[str, Any] | None]:
-    """Returns the report as `read_report` does, and if `traced`, the events of a ledger."""
+class Recorded(NamedTuple):
+    """A report with what a ledger has behind the counters: the events of a trace and a profile, or
+    None for what there is not, and for what was not asked for."""
+
+    report: GilReport
+    trace: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
+
+
+def read_recorded(file: str, *, traced: bool = False, profiled: bool = False) -> Recorded:
+    """Reads the report as `read_report` does, with the trace if `traced` and with the profile if
+    `profiled`."""
     if file == "-":
-        return _read_stdin(traced)
+        return _read_stdin(traced, profiled)
     ledger = f"{file}.ledger"
     try:
         path = ledger if _is_newer(ledger, file) else file
         with open(path, "rb") as stream:
             start = stream.read(1)
             if start == b"{":
-                return parse_json(start + stream.read(MAX_JSON_BYTES), path), None
-        return _read_ledger(path, path, traced)
+                return Recorded(parse_json(start + stream.read(MAX_JSON_BYTES), path))
+        return _read_ledger(path, path, traced, profiled)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CommandError(f"FILE {file!r}: {reason}", exit_code=2) from error
@@ -59,13 +70,13 @@ def _is_newer(ledger: str, file: str) -> bool:
     return status.st_size == 0 or status.st_mtime_ns <= ledger_time
 
 
-def _read_stdin(traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
+def _read_stdin(traced: bool, profiled: bool) -> Recorded:
     stdin = sys.stdin.buffer
     start = stdin.read(1)
     if start == b"{":
-        return parse_json(start + stdin.read(MAX_JSON_BYTES), "-"), None
+        return Recorded(parse_json(start + stdin.read(MAX_JSON_BYTES), "-"))
     if stat.S_ISREG(os.fstat(0).st_mode):
-        return _read_ledger("/proc/self/fd/0", "-", traced)
+        return _read_ledger("/proc/self/fd/0", "-", traced, profiled)
     # The meter maps ledgers into memory, which does not work for a pipe. Ledgers exist on Linux
     # only, which has memfds. A ledger is sparse, and so is the copy.
     with open(os.memfd_create("headway-ledger"), "wb") as copy:
@@ -77,21 +88,22 @@ def _read_stdin(traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
                 copy.write(block)
         copy.truncate(copy.tell())
         copy.flush()
-        return _read_ledger(f"/proc/self/fd/{copy.fileno()}", "-", traced)
+        return _read_ledger(f"/proc/self/fd/{copy.fileno()}", "-", traced, profiled)
 
 
-def _read_ledger(path: str, name: str, traced: bool) -> tuple[GilReport, dict[str, Any] | None]:
+def _read_ledger(path: str, name: str, traced: bool, profiled: bool) -> Recorded:
     from headway.meter import engine
     from headway.meter.snapshot import Snapshot
 
     try:
         report = Snapshot(engine.read_ledger(path)).report()
         trace = engine.read_ledger_trace(path) if traced else None
+        profile = engine.read_ledger_profile(path) if profiled else None
     except (Error, ValueError) as error:
         raise CommandError(
             f"FILE {name!r} is neither a report in JSON nor a ledger: {error}", exit_code=2
         ) from error
-    return report, trace
+    return Recorded(report, trace, profile)
 
 
 def parse_json(data: bytes, name: str) -> GilReport:

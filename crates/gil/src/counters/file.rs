@@ -1,6 +1,7 @@
 //! Counters files: copies of a mapping, what lies behind it, and reading.
 //!
-//! Users know such a file as a ledger. The trace, if there is one, lies behind the mapping.
+//! Users know such a file as a ledger. Behind the mapping lie the profile, if there is one, and then
+//! the trace, if there is one.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io::Error;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering::*;
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::mapping::{
     Header, MappingError, SLOTS, claimed, claimed_count, header, length_of, mapping_bytes, open,
@@ -36,10 +37,10 @@ pub fn write_to(fd: c_int) -> Result<(), c_int> {
     }
 }
 
-/// Writes `bytes` bytes to `fd` behind the mapping that `write_to` wrote; the error is an errno.
-/// Async-signal-safe.
-pub fn write_behind(fd: c_int, start: *const u8, bytes: usize) -> Result<(), c_int> {
-    write_from(fd, start, bytes, mapping_bytes(SLOTS))
+/// Writes `bytes` bytes to `fd`, `skip` bytes behind the mapping that `write_to` wrote; the error
+/// is an errno. Async-signal-safe.
+pub fn write_behind(fd: c_int, skip: usize, start: *const u8, bytes: usize) -> Result<(), c_int> {
+    write_from(fd, start, bytes, mapping_bytes(SLOTS) + skip)
 }
 
 fn write_from(fd: c_int, start: *const u8, bytes: usize, offset: usize) -> Result<(), c_int> {
@@ -63,24 +64,34 @@ fn errno() -> c_int {
     Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Appends `bytes` zero bytes, with space on the disk, to a counters file and maps them. The error
-/// is an errno; `EEXIST` if something lies behind the mapping already.
-pub fn append(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
+/// Appends `bytes` zero bytes, with space on the disk, to a counters file and maps them. The file
+/// has `skip` bytes, whole pages, behind the mapping. The error is an errno; `EEXIST` if it has more.
+pub fn append(path: &CStr, skip: usize, bytes: usize) -> Result<*mut c_void, c_int> {
     let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Errno::raw_os_error)?;
-    if length_of(fd.as_fd()).is_ok_and(|length| length > mapping_bytes(SLOTS)) {
+    let offset = mapping_bytes(SLOTS) + skip;
+    if length_of(fd.as_fd()).is_ok_and(|length| length > offset) {
         return Err(libc::EEXIST);
     }
-    let appended = map_appended(fd.as_fd(), bytes);
+    let appended = map_appended(fd.as_fd(), offset, bytes);
     if appended.is_err() {
         // Without space on the disk, the file keeps its old length.
-        let _ = fs::ftruncate(&fd, mapping_bytes(SLOTS) as u64);
+        let _ = fs::ftruncate(&fd, offset as u64);
     }
     appended
 }
 
-fn map_appended(fd: BorrowedFd, bytes: usize) -> Result<*mut c_void, c_int> {
-    let offset = mapping_bytes(SLOTS);
+/// Memory that a fork shares until one of the processes writes to it. It is allocated at once, so
+/// that no hook waits for a page. The error is an errno.
+pub fn private_memory(bytes: usize) -> Result<*mut c_void, c_int> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+    // SAFETY: a fresh mapping at an address that the kernel chooses.
+    unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }
+        .map_err(Errno::raw_os_error)
+}
+
+fn map_appended(fd: BorrowedFd, offset: usize, bytes: usize) -> Result<*mut c_void, c_int> {
     // glibc writes zero bytes where the file system cannot allocate; the system call fails.
     // SAFETY: an open file and no pointers.
     let allocated = unsafe {

@@ -115,6 +115,10 @@ pub fn reset(process: &ProcessCounters) {
 
 /// The rows that have been in use, with their counters.
 pub fn used(process: &ProcessCounters) -> impl Iterator<Item = (u32, &ThreadCounters)> {
-    let end = process.high_water.load(Acquire).min(ROWS as u32);
-    (0..end).zip(&process.threads)
+    (0..used_count(process)).zip(&process.threads)
+}
+
+/// Rows below this one have been in use.
+pub fn used_count(process: &ProcessCounters) -> u32 {
+    process.high_water.load(Acquire).min(ROWS as u32)
 }

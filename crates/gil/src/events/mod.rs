@@ -16,6 +16,7 @@ use headway_measure::add;
 use headway_measure::clock::now_ns;
 
 use crate::counters::{ProcessCounters, ThreadCounters};
+use crate::profile::{self, EndedWait};
 use crate::queue::waiters::LockedWaiters;
 use crate::registry::gil::{Gil, LONG_HOLD_NS, Locked};
 use crate::registry::rows;
@@ -64,7 +65,11 @@ pub fn timed_wait_began(
         && counters.wait_began_ns.load(Relaxed) == 0
     {
         let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
+        if profile::is_on() {
+            profile::on_wait(gil, locked, row, began_ns, now_ns);
+        }
         counters.wait_began_ns.store(began_ns, Relaxed);
+        locked.waiters += 1;
         trace::record(Kind::Wait, &gil.serial, counters, began_ns);
     }
     locked.switch_number
@@ -133,7 +138,7 @@ pub fn take(
     if locked.held {
         // A drop was not seen. Count it as if it happened now.
         add(&counters.anomalies, 1);
-        drop_by_holder(gil, locked, now_ns);
+        drop_by_holder(gil, locked, false, now_ns);
     }
     counters.end_gap(now_ns);
     let Some((row, taker)) = rows::of_this_thread(gil, process) else {
@@ -154,7 +159,8 @@ pub fn take(
     add(&taker.takes, 1);
     let serial = &gil.serial;
     let mut wait_began_ns = taker.wait_began_ns.load(Relaxed);
-    if wait_began_ns == 0
+    let was_seen = wait_began_ns != 0;
+    if !was_seen
         && row != gil.unmeasured.load(Relaxed)
         && let Some(began_ns) = mutex_wait_began_ns(gil)
     {
@@ -162,7 +168,12 @@ pub fn take(
         trace::record(Kind::Wait, serial, taker, began_ns);
     }
     let contended = wait_began_ns != 0;
+    if profile::is_on() {
+        let wait = EndedWait { began_ns: wait_began_ns, was_seen };
+        profile::on_take(gil, locked, taker, contended.then_some(wait), now_ns);
+    }
     if contended {
+        locked.waiters = locked.waiters.saturating_sub(u32::from(was_seen));
         taker.count_wait(wait_began_ns, now_ns);
         add(&counters.contended_takes, 1);
     }
@@ -193,8 +204,14 @@ pub fn signal(
     now_ns: u64,
 ) {
     if locked.held && gil.holder_thread.load(Relaxed) == this_thread() {
-        drop_by_holder(gil, locked, now_ns);
+        drop_by_holder(gil, locked, true, now_ns);
     } else if let Some((row, counters)) = rows::of_this_thread(gil, process) {
+        if counters.wait_began_ns.load(Relaxed) != 0 {
+            if profile::is_on() {
+                profile::on_end_of_wait(gil, locked, now_ns);
+            }
+            locked.waiters = locked.waiters.saturating_sub(1);
+        }
         counters.wait_began_ns.store(0, Relaxed);
         trace::record(Kind::GaveUp, &gil.serial, counters, now_ns);
         // SAFETY: the GIL's mutex is held.
@@ -203,8 +220,9 @@ pub fn signal(
     }
 }
 
+/// The holder drops the GIL; `own` is true if it is the calling thread.
 #[inline]
-fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
+fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, own: bool, now_ns: u64) {
     let counters = gil.counters();
     // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
     let holder: &ThreadCounters = unsafe { &*locked.holder };
@@ -219,6 +237,9 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     }
     let kind = if forced { Kind::ForcedDrop } else { Kind::Drop };
     trace::record(kind, &gil.serial, holder, now_ns);
+    if profile::is_on() {
+        profile::on_drop(gil, locked, forced, own, now_ns);
+    }
     if forced {
         holder.count_answer(now_ns.saturating_sub(locked.requested_ns), unanswered_cpu_ns);
     }

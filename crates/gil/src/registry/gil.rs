@@ -40,6 +40,8 @@ pub struct Locked {
     pub switch_number: u64,
     /// Threads inside a timed wait whose beginning the hook saw.
     pub in_timed_wait: u32,
+    /// Threads whose wait has begun and has not ended.
+    pub waiters: u32,
     /// True while a drop request against the present hold is pending.
     pub drop_requested: bool,
     /// When the pending request was made for the first time.
@@ -61,6 +63,7 @@ impl Locked {
             last_holder: u32::MAX,
             switch_number: 0,
             in_timed_wait: 0,
+            waiters: 0,
             drop_requested: false,
             requested_ns: 0,
             requested_last_ns: 0,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::*;
 use super::gils;
 use super::threads::Thread;
 use crate::counters::{self, NAME_BYTES, aggregation, free_list};
-use crate::{registry_lock, trace};
+use crate::{profile, registry_lock, trace};
 
 /// The destructor of the key of `threads`. Runs in each measured thread as it ends, usually after
 /// its last event. If a later destructor uses Python, the thread gets a new entry.
@@ -30,6 +30,7 @@ pub unsafe extern "C" fn end_of_thread(thread: *mut c_void) {
     let kernel_name = kernel_name.split(|byte| *byte == 0).next().unwrap_or_default();
     let name = name.unwrap_or(kernel_name);
     trace::name_thread(native_id, name);
+    profile::name_thread(native_id, name);
     for link in &thread.links {
         let serial = link.serial.swap(0, Relaxed);
         if serial != 0 && gils::is_current(serial) {

@@ -1,16 +1,16 @@
 //! Beginning, ending and reading a trace. Not for hooks.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::*;
 
 use headway_measure::clock::now_ns;
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::munmap;
 
 use super::recording::{self, Kind, is_on, name_gil, record};
 use super::ring::{self, MAX_ENTRIES, Ring, ring_bytes};
 use crate::counters::mapping::MappingError;
 use crate::counters::{self, file};
+use crate::profile;
 use crate::registry::gil::life;
 use crate::registry::{gils, rows};
 
@@ -25,8 +25,8 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
         events.max(2).checked_next_power_of_two().filter(|entries| *entries <= MAX_ENTRIES);
     let entries = entries.ok_or(libc::ENOMEM)?;
     let memory = match path {
-        Some(path) => file::append(path, ring_bytes(entries))?,
-        None => private_memory(ring_bytes(entries))?,
+        Some(path) => file::append(path, profile_bytes(), ring_bytes(entries))?,
+        None => file::private_memory(ring_bytes(entries))?,
     };
     let now_ns = now_ns();
     // SAFETY: zero bytes, aligned to a page, of that length, never unmapped, and used by no other.
@@ -48,16 +48,6 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
     Ok(())
 }
 
-/// Memory that a fork shares until one of the processes writes to it. It is allocated at once, so
-/// that no hook waits for a page.
-fn private_memory(bytes: usize) -> Result<*mut c_void, i32> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
-    // SAFETY: a fresh mapping at an address that the kernel chooses.
-    unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }
-        .map_err(Errno::raw_os_error)
-}
-
 /// Ends the trace and copies it; `None` if there was none in this process.
 pub fn read() -> Option<ring::Copy> {
     recording::end();
@@ -68,7 +58,9 @@ pub fn read() -> Option<ring::Copy> {
 pub fn read_file(path: &CStr) -> Result<Option<ring::Copy>, MappingError> {
     let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
     // SAFETY: a mapping of this length, which stays until the ring is copied.
-    let copy = unsafe { Ring::find(memory.cast(), bytes) }.map(|ring| ring.copy(0));
+    let skip = profile::control::bytes_behind(memory.cast(), bytes);
+    let ring = unsafe { Ring::find(memory.byte_add(skip).cast(), bytes - skip) };
+    let copy = ring.map(|ring| ring.copy(0));
     // SAFETY: our own mapping, of this length.
     let _ = unsafe { munmap(memory, bytes) };
     Ok(copy)
@@ -80,7 +72,12 @@ pub fn write_to(fd: libc::c_int) -> Result<(), libc::c_int> {
     recording::end();
     let Some(ring) = recording::last() else { return Ok(()) };
     let (start, bytes) = ring.bytes();
-    file::write_behind(fd, start, bytes)
+    file::write_behind(fd, profile_bytes(), start, bytes)
+}
+
+/// The bytes between the counters and the trace in a file.
+fn profile_bytes() -> usize {
+    profile::control::bytes().map_or(0, |(_, bytes)| bytes)
 }
 
 #[cfg(test)]
@@ -112,7 +109,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("headway-trace-{}", std::process::id()));
         let name = CString::new(path.as_os_str().as_bytes()).expect("a path");
         let created = mapping::create_file(&name).is_ok();
-        let appended = [0; 2].map(|_| file::append(&name, ring_bytes(2)));
+        let appended = [0; 2].map(|_| file::append(&name, 0, ring_bytes(2)));
         let run = mapping::header().map_or(0, |header| header.run.load(Relaxed));
         let joined = mapping::join_file(&name, run).is_ok();
         let length = std::fs::metadata(&path).map_or(0, |file| file.len() as usize);

@@ -1,0 +1,348 @@
+//! Beginning, ending and reading a profile. Not for hooks.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::Ordering::*;
+
+use headway_measure::clock;
+use rustix::mm::munmap;
+
+use super::charges::Charges;
+use super::frames::{self, Calls, Memory, NO_OFFSET, Own};
+use super::layout::{Layout, LineFormat};
+use super::lines::line_of;
+use super::recording::{self, is_on, last_holder_of};
+use super::store::{CUT, EMPTY_STACK, Kind, STORE_BYTES, Store};
+use crate::counters::mapping::MappingError;
+use crate::counters::{self, file, free_list, state};
+use crate::registry::gils;
+use crate::registry::threads::this_thread;
+
+/// A call: the function's name, the file and the line; 0 for an unknown line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    pub function: String,
+    pub file: String,
+    pub line: u32,
+}
+
+/// What one stack of one thread is charged with. Thread IDs are the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// 1: the stack was read at a forced drop, 2: at a voluntary one, 3: while the thread held.
+    /// 4: the thread waited.
+    pub kind: u32,
+    /// The serial number of the GIL's opening.
+    pub gil: u32,
+    /// The index of the stack.
+    pub stack: u32,
+    pub thread: u32,
+    /// A thread that waited; 0 if it is not known.
+    pub waiter: u32,
+    pub charged_ns: u64,
+    pub readings: u32,
+}
+
+/// The sums of a GIL; `serial` is 0 for the GILs that ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GilSums {
+    pub serial: u32,
+    pub interpreter: i64,
+    pub name: String,
+    /// What threads waited, in waits that ended and in those that last.
+    pub waited_ns: u64,
+    pub handoff_ns: u64,
+    /// The parts of `waited_ns` that are in no charge, on the side of holders and on that of waiters.
+    pub held_not_recorded_ns: u64,
+    pub waits_not_recorded_ns: u64,
+}
+
+/// A profile at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Copy {
+    /// In nanoseconds since 1970.
+    pub began_wall_ns: u64,
+    pub wall_ns: u64,
+    pub frames: Vec<Frame>,
+    /// Indices of frames, the outermost call first. A stack that was cut begins with `u32::MAX`.
+    pub stacks: Vec<Vec<u32>>,
+    pub charges: Vec<Charge>,
+    pub gils: Vec<GilSums>,
+    /// Names of threads by ID; of two with one ID, the later one is last.
+    pub threads: Vec<(u32, String)>,
+}
+
+/// The reason why a profile does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// A profile is on.
+    IsOn,
+    /// Without a GIL, nobody waits for one.
+    NoGil,
+    /// This CPython keeps frames in a way that is not known.
+    UnknownFrames,
+    Memory(c_int),
+}
+
+/// Begins a profile. The tables lie behind the counters in the counters file at `path`, so that they
+/// can be read after a crash, or in memory. `verify` gets the calling thread's calls, as they were
+/// read from memory, the innermost first, and returns whether they are right. For a thread that
+/// holds the main GIL, with the thread state at `state`.
+pub fn begin(
+    layout: Layout,
+    state: usize,
+    path: Option<&CStr>,
+    verify: impl FnOnce(&[Frame]) -> bool,
+) -> Result<(), NotBegun> {
+    if is_on() {
+        return Err(NotBegun::IsOn);
+    }
+    if gils::main().cond.load(Relaxed) == 0 {
+        return Err(NotBegun::NoGil);
+    }
+    let began = [clock::now_ns(), clock::wall_ns()];
+    let store = match recording::last() {
+        // No event uses the tables of a profile that has ended: see `end`.
+        Some(store) => {
+            let _tables = store.lock();
+            store.clear(began);
+            store
+        }
+        None => {
+            let memory = match path {
+                Some(path) => file::append(path, 0, STORE_BYTES),
+                None => file::private_memory(STORE_BYTES),
+            };
+            let memory = memory.map_err(NotBegun::Memory)?;
+            // SAFETY: zero bytes, aligned to a page, of that length, never unmapped.
+            unsafe { Store::begin(memory.cast(), began, &layout) }
+        }
+    };
+    // SAFETY: the caller's own thread state and frames.
+    let own = unsafe { own_calls(store, &layout, state) };
+    if !own.is_some_and(|calls| verify(&calls)) {
+        return Err(NotBegun::UnknownFrames);
+    }
+    recording::keep_layout(layout);
+    recording::begin(store);
+    Ok(())
+}
+
+/// The calls of the calling thread, the innermost first; `None` if `state`, or its place in the GIL,
+/// is not as expected.
+///
+/// # Safety
+/// `state` is the calling thread's thread state, which holds the main GIL.
+unsafe fn own_calls(store: &Store, layout: &Layout, state: usize) -> Option<Vec<Frame>> {
+    let mut calls = Calls::new();
+    // SAFETY: `cond` of the main GIL lies in CPython's static memory, behind other fields. The
+    // thread state is the caller's, and so are the frames.
+    let node = unsafe {
+        let holder: usize = Own.get(last_holder_of(gils::main()))?;
+        let thread: usize = Own.get(state.checked_add(layout.state_thread)?)?;
+        if holder != state || thread != this_thread() {
+            return None;
+        }
+        if !frames::read(&mut Own, layout, state, &mut calls) {
+            return None;
+        }
+        store.lock().node_of(&mut Own, layout, &calls)?
+    };
+    let mut resolver = Resolver::new(store);
+    let stack = resolver.stack_of(node);
+    let frames = stack.iter().rev().filter_map(|index| resolver.frames.get(*index as usize));
+    Some(frames.cloned().collect())
+}
+
+/// Ends the profile and copies it; `None` if there was none in this process.
+pub fn end() -> Option<Copy> {
+    recording::end(clock::now_ns());
+    // Events that began before may still use the tables. They hold a GIL's mutex, for a moment.
+    gils::all().iter().for_each(|gil| gil.wait_for_event());
+    copy()
+}
+
+/// A copy of the present or last profile; `None` if there is none in this process.
+pub fn copy() -> Option<Copy> {
+    let store = recording::last()?;
+    let now_ns = match store.ended_ns.load(Relaxed) {
+        0 => clock::now_ns(),
+        ended_ns => ended_ns,
+    };
+    let mut copied = {
+        let _tables = store.lock();
+        copy_of(store, now_ns)
+    };
+    if let Some(process) = counters::of_this_process() {
+        let live =
+            free_list::used(process).filter(|(_, row)| row.state.load(Relaxed) == state::LIVE);
+        copied
+            .threads
+            .extend(live.map(|(_, row)| (row.native_id.load(Relaxed), row.name.to_text())));
+    }
+    Some(copied)
+}
+
+/// The profile in the counters file at `path`; `None` if there is none.
+pub fn read_file(path: &CStr) -> Result<Option<Copy>, MappingError> {
+    let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
+    // SAFETY: a mapping of this length, which stays until the profile is copied.
+    let copied = unsafe { Store::find(memory.cast(), bytes) }.map(|store| {
+        let last_ns = store.gils.iter().map(|charges| charges.changed_ns.load(Relaxed)).max();
+        let ended_ns = store.ended_ns.load(Relaxed);
+        copy_of(store, if ended_ns == 0 { last_ns.unwrap_or(0) } else { ended_ns })
+    });
+    // SAFETY: our own mapping, of this length.
+    let _ = unsafe { munmap(memory, bytes) };
+    Ok(copied)
+}
+
+/// The number of bytes of the profile behind the counters in a file; 0 if there is none.
+pub fn bytes_behind(memory: *const Store, bytes: usize) -> usize {
+    // SAFETY: the caller has mapped these bytes.
+    unsafe { Store::find(memory, bytes) }.map_or(0, |_| STORE_BYTES)
+}
+
+/// The bytes of the present or last profile.
+pub fn bytes() -> Option<(*const u8, usize)> {
+    recording::last().map(|store| (std::ptr::from_ref(store).cast(), STORE_BYTES))
+}
+
+/// Ends the profile and writes it to `fd`, behind the counters that are there; the error is an
+/// errno. Async-signal-safe.
+pub fn write_to(fd: c_int) -> Result<(), c_int> {
+    recording::end(clock::now_ns());
+    match bytes() {
+        Some((start, bytes)) => file::write_behind(fd, 0, start, bytes),
+        None => Ok(()),
+    }
+}
+
+fn copy_of(store: &Store, now_ns: u64) -> Copy {
+    let mut resolver = Resolver::new(store);
+    let charges = store.rows().map(|(key, charged_ns, readings)| Charge {
+        kind: key.kind,
+        gil: key.serial,
+        stack: resolver.index_of(key.node),
+        thread: key.thread,
+        waiter: key.waiter,
+        charged_ns,
+        readings,
+    });
+    let charges: Vec<_> = charges.collect();
+    let gils = store.gils.iter().filter(|each| each.serial.load(Acquire) != 0);
+    let mut gils: Vec<_> = gils.map(|each| sums_of(each, now_ns)).collect();
+    gils.push(sums_of(&store.ended, now_ns));
+    Copy {
+        began_wall_ns: store.began_wall_ns.load(Relaxed),
+        wall_ns: now_ns.saturating_sub(store.began_ns.load(Relaxed)),
+        frames: resolver.frames,
+        stacks: resolver.stacks,
+        charges,
+        gils,
+        threads: store.thread_names(),
+    }
+}
+
+fn sums_of(charges: &Charges, now_ns: u64) -> GilSums {
+    let get = |sum: &std::sync::atomic::AtomicU64| sum.load(Relaxed);
+    let present_ns = now_ns.saturating_sub(get(&charges.changed_ns));
+    let waiting_ns = present_ns * u64::from(charges.waiters.load(Relaxed));
+    let is_held = charges.held.load(Relaxed) != 0;
+    let held_ns = get(&charges.held_ns) + if is_held { waiting_ns } else { 0 };
+    let handoff_ns = get(&charges.handoff_ns) + if is_held { 0 } else { waiting_ns };
+    let waited_ns = held_ns + handoff_ns;
+    GilSums {
+        serial: charges.serial.load(Relaxed),
+        interpreter: charges.interpreter.load(Relaxed),
+        name: charges.name.to_text(),
+        waited_ns,
+        handoff_ns,
+        held_not_recorded_ns: held_ns.saturating_sub(get(&charges.charged_held_ns))
+            + get(&charges.lost_held_ns),
+        waits_not_recorded_ns: waited_ns.saturating_sub(get(&charges.charged_waits_ns))
+            + get(&charges.lost_waits_ns),
+    }
+}
+
+/// Turns nodes into stacks of frames.
+struct Resolver<'a> {
+    store: &'a Store,
+    format: LineFormat,
+    frames: Vec<Frame>,
+    stacks: Vec<Vec<u32>>,
+    frame_of_call: HashMap<(u32, u32), u32>,
+    stack_of_node: HashMap<u32, u32>,
+    codes: HashMap<u32, Option<(String, String, Vec<u8>, u32)>>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(store: &'a Store) -> Self {
+        let format = LineFormat::from_number(store.line_format.load(Relaxed));
+        Self {
+            store,
+            format: format.unwrap_or(LineFormat::Locations),
+            frames: Vec::new(),
+            stacks: Vec::new(),
+            frame_of_call: HashMap::new(),
+            stack_of_node: HashMap::new(),
+            codes: HashMap::new(),
+        }
+    }
+
+    fn index_of(&mut self, node: u32) -> u32 {
+        if let Some(index) = self.stack_of_node.get(&node) {
+            return *index;
+        }
+        let stack = self.stack_of(node);
+        self.stacks.push(stack);
+        let index = self.stacks.len() as u32 - 1;
+        self.stack_of_node.insert(node, index);
+        index
+    }
+
+    /// The frames of a stack, the outermost call first.
+    fn stack_of(&mut self, mut node: u32) -> Vec<u32> {
+        let mut stack = Vec::new();
+        if node == EMPTY_STACK {
+            return stack;
+        }
+        while let Some((parent, code, offset)) = self.store.node(node)
+            && stack.len() < frames::DEPTH
+        {
+            stack.push(self.frame_of(code, offset));
+            node = parent;
+        }
+        if node == CUT {
+            stack.push(u32::MAX);
+        }
+        stack.reverse();
+        stack
+    }
+
+    fn frame_of(&mut self, code: u32, offset: u32) -> u32 {
+        if let Some(frame) = self.frame_of_call.get(&(code, offset)) {
+            return *frame;
+        }
+        let (store, format) = (self.store, self.format);
+        let found = self.codes.entry(code).or_insert_with(|| store.code(code));
+        let frame = match found {
+            None => Frame { function: "?".into(), file: String::new(), line: 0 },
+            Some((function, file, lines, first_line)) => {
+                let line = Some(offset).filter(|offset| *offset != NO_OFFSET);
+                let line = line.and_then(|offset| line_of(format, lines, *first_line, offset));
+                Frame {
+                    function: function.clone(),
+                    file: file.clone(),
+                    line: line.unwrap_or(*first_line),
+                }
+            }
+        };
+        self.frames.push(frame);
+        let index = self.frames.len() as u32 - 1;
+        self.frame_of_call.insert((code, offset), index);
+        index
+    }
+}
+
+const _: () = assert!(Kind::Waited as u32 == 4 && Kind::Forced as u32 == 1);

@@ -1,0 +1,26 @@
+//! The contention profile, on request: which Python code holds a GIL while threads wait for it, and
+//! which code waits.
+//!
+//! - [`charges`]: what threads wait, per GIL.
+//! - [`frames`], [`layout`], [`lines`]: how a stack of Python calls is read from memory.
+//! - [`store`]: code objects, stacks, and what they are charged with.
+//! - [`recording`]: what an event means for the profile. Runs in hooks.
+//! - [`sampler`], [`wakeup`]: the stacks of threads that hold for long while others wait.
+//! - [`control`]: begin, end, read.
+
+mod charges;
+pub mod control;
+mod frames;
+pub mod layout;
+mod lines;
+mod recording;
+pub mod sampler;
+mod store;
+#[cfg(test)]
+mod tests;
+mod wakeup;
+
+pub use frames::DEPTH as STACK_DEPTH;
+pub use recording::{
+    EndedWait, forget, is_on, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
+};

@@ -1,0 +1,134 @@
+//! The stacks of threads that hold a GIL for long while others wait.
+//!
+//! A stack that is read at a drop says where the thread drops, not where it computed. So a thread of
+//! Headway reads the stack of a holder while it holds, from its own side: the holder is not
+//! interrupted. Memory is read by the kernel (`process_vm_readv`), because the holder goes on, and a
+//! frame may be gone before it is read. In that case the stack may mix two moments, or is left out.
+//!
+//! The thread sleeps while no thread waits for a GIL.
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+use headway_measure::add;
+use headway_measure::clock::now_ns;
+
+use super::charges::{Charges, Running};
+use super::frames::{self, Calls, Foreign, Memory};
+use super::recording::{last_holder_of, layout, present, waiting_thread};
+use super::store::{Key, Kind, Store};
+use super::wakeup;
+use crate::counters;
+use crate::registry::gil::{Gil, life};
+use crate::registry::gils;
+
+/// Set by `stop`, cleared by `begin`; read by the sampler.
+static IS_STOPPED: AtomicBool = AtomicBool::new(false);
+
+const LOOK_NS: u64 = 1_000_000;
+/// Looks without a thread that waits before the sampler sleeps.
+const IDLE_LOOKS: u32 = 8;
+/// A wake-up may be lost, since hooks do not order it.
+const SLEEP_LIMIT_NS: u64 = 1_000_000_000;
+
+/// Makes the sampler return from `run`.
+pub fn stop() {
+    IS_STOPPED.store(true, SeqCst);
+    wakeup::force();
+}
+
+/// Allows `run` again. To be called before the sampler's thread is started.
+pub fn begin() {
+    IS_STOPPED.store(false, SeqCst);
+}
+
+/// Reads stacks until `stop` is called. Runs in one thread at a time, which never takes a GIL.
+pub fn run() {
+    let mut reader = Reader { memory: Foreign::new(), calls: Calls::new() };
+    let mut idle_looks = 0;
+    while !IS_STOPPED.load(SeqCst) {
+        idle_looks = if reader.look() { 0 } else { idle_looks + 1 };
+        let now_ns = now_ns();
+        if idle_looks < IDLE_LOOKS {
+            // The interval varies, so that no pattern of holds escapes.
+            let interval_ns = LOOK_NS * 3 / 4 + now_ns % (LOOK_NS / 2);
+            wakeup::pause(now_ns + interval_ns);
+            continue;
+        }
+        wakeup::sleep(now_ns + SLEEP_LIMIT_NS, || IS_STOPPED.load(SeqCst) || reader.look());
+        idle_looks = IDLE_LOOKS - 1;
+    }
+}
+
+struct Reader {
+    memory: Foreign,
+    calls: Calls,
+}
+
+impl Reader {
+    /// Reads the stacks of the holders whose time has come. Returns whether any thread waits.
+    fn look(&mut self) -> bool {
+        let Some(store) = present() else { return false };
+        let mut any_waits = false;
+        for gil in gils::all().iter().filter(|gil| gil.life.load(Relaxed) == life::OPEN) {
+            let Some(charges) = store.gils.get(gil.index) else { continue };
+            let serial = gil.serial.load(Relaxed);
+            if charges.serial.load(Acquire) != serial || charges.waiters.load(Relaxed) == 0 {
+                continue;
+            }
+            any_waits = true;
+            if let Some(running) = running(gil, charges).filter(Running::is_due) {
+                self.read_holder(store, gil, charges, serial, running.hold);
+            }
+        }
+        any_waits
+    }
+
+    fn read_holder(
+        &mut self,
+        store: &'static Store,
+        gil: &'static Gil,
+        charges: &'static Charges,
+        serial: u32,
+        hold: u64,
+    ) -> Option<()> {
+        let layout = layout()?;
+        let process = counters::of_this_process()?;
+        let holder = gil.counters().holder.load(Relaxed);
+        let thread = process.threads.get(holder as usize)?.native_id.load(Relaxed);
+        self.memory.refresh();
+        // SAFETY: `Foreign` asks the kernel to read.
+        let is_read = unsafe {
+            let state = self.memory.get::<usize>(last_holder_of(gil))?;
+            frames::read(&mut self.memory, layout, state, &mut self.calls)
+        };
+        // The thread has held the GIL all the time, so these are its calls.
+        let running = running(gil, charges).filter(|running| running.hold == hold)?;
+        if !is_read || charges.serial.load(Relaxed) != serial {
+            return None;
+        }
+        let tables = store.lock();
+        // A drop since then has charged everything. One that comes now waits for the lock, or leaves
+        // its charge to a later event.
+        if charges.holds.load(Relaxed) != hold || charges.held.load(Relaxed) == 0 {
+            return None;
+        }
+        let open_ns = running.held_ns.saturating_sub(charges.charged_held_ns.load(Relaxed));
+        // SAFETY: as above.
+        let node = unsafe { tables.node_of(&mut self.memory, layout, &self.calls) };
+        let waiter = waiting_thread(gil, charges);
+        let charged = node.is_some_and(|node| {
+            charges.note_reading(hold, running.held_ns, node, waiter);
+            let key = Key { kind: Kind::Running as u32, serial, node, thread, waiter };
+            tables.charge(key, open_ns)
+        });
+        if !charged {
+            add(&charges.lost_held_ns, open_ns);
+        }
+        add(&charges.charged_held_ns, open_ns);
+        Some(())
+    }
+}
+
+fn running(gil: &Gil, charges: &Charges) -> Option<Running> {
+    gil.read(|| Running::copy(charges, now_ns()))
+}

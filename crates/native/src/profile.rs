@@ -1,0 +1,193 @@
+//! `_native.profile_*`: the contention profile; see `headway.profile`.
+
+use crate::frame_layout;
+use headway_gil::{Charge, Frame, GilSums, NotBegun, Profile, Refusal, sampler};
+use headway_python::attached::Attached;
+use headway_python::convert::{ToPython, arguments, dict, list, tuple};
+use headway_python::exception::Exception;
+use headway_python::function::{END, Methods, function};
+use headway_python::object::{Object, PyResult, Raised};
+use headway_reporter::internal_thread;
+use pyo3_ffi::PyThreadState_Get;
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+pub static FUNCTIONS: Methods<8> = Methods::new([
+    function(
+        c"profile_begin",
+        begin,
+        c"profile_begin(ledger: bytes | None)\n\
+          \n\
+          Charges waiting to stacks from now on: in the file of the ledger, behind the counters,\n\
+          or in memory.",
+    ),
+    function(
+        c"profile_read",
+        read,
+        c"profile_read() -> dict | None\n\
+          \n\
+          Returns the present or last profile of this process.",
+    ),
+    function(c"profile_end", end, c"profile_end() -> dict | None"),
+    function(c"profile_is_on", is_on, c"profile_is_on() -> bool"),
+    function(
+        c"profile_read_ledger",
+        read_ledger,
+        c"profile_read_ledger(path: bytes) -> dict | None",
+    ),
+    function(
+        c"profile_pause",
+        pause,
+        c"profile_pause()\n\
+          \n\
+          Ends the thread that reads the stacks of threads that hold a GIL for long.",
+    ),
+    function(c"profile_resume", resume, c"profile_resume()\n\nStarts that thread again."),
+    END,
+]);
+
+/// The sampler's thread, while there is one. Written by the functions above.
+static SAMPLER: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+const SAMPLER_STACK_BYTES: usize = 256 * 1024;
+
+fn start_sampler() {
+    let mut thread = SAMPLER.lock().unwrap_or_else(PoisonError::into_inner);
+    if thread.is_none() {
+        sampler::begin();
+        // Without a thread, stacks are read at drops alone.
+        *thread =
+            internal_thread::spawn("headway-stacks", Some(SAMPLER_STACK_BYTES), sampler::run).ok();
+    }
+}
+
+fn stop_sampler() {
+    let thread = SAMPLER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(thread) = thread {
+        sampler::stop();
+        let _ = thread.join();
+    }
+}
+
+fn refuse(py: Attached, reason: &str) -> Raised {
+    Exception::RuntimeError.raise(py, reason)
+}
+
+fn begin<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (ledger,): (Option<&CStr>,) = arguments(py, "profile_begin", given)?;
+    if !headway_gil::is_installed() {
+        return Err(refuse(py, "the meter is not installed"));
+    }
+    if !py.is_main_interpreter() {
+        return Err(refuse(py, "a profile is begun from the main interpreter only"));
+    }
+    let unknown = "this CPython keeps frames in a way that is not known";
+    if cfg!(Py_GIL_DISABLED) {
+        return Err(refuse(py, "threads of a free-threaded CPython wait for no GIL"));
+    }
+    let layout = frame_layout::layout(py).ok_or_else(|| refuse(py, unknown))?;
+    // SAFETY: a thread state is attached.
+    let state = unsafe { PyThreadState_Get() } as usize;
+    let verify = |calls: &[Frame]| frame_layout::matches(py, calls);
+    match headway_gil::begin_profile(layout, state, ledger, verify) {
+        Ok(()) => {
+            start_sampler();
+            Ok(Object::none(py))
+        }
+        Err(NotBegun::IsOn) => Err(refuse(py, "a profile is on already")),
+        Err(NotBegun::NoGil) => Err(refuse(py, "there is no GIL to wait for")),
+        Err(NotBegun::UnknownFrames) => Err(refuse(py, unknown)),
+        Err(NotBegun::Memory(errno)) => {
+            Err(refuse(py, &std::io::Error::from_raw_os_error(errno).to_string()))
+        }
+    }
+}
+
+fn read<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    or_none(py, py.detach(headway_gil::read_profile))
+}
+
+fn end<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let copied = py.detach(|| {
+        stop_sampler();
+        headway_gil::end_profile()
+    });
+    or_none(py, copied)
+}
+
+fn is_on<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    headway_gil::profile_is_on().to_python(py)
+}
+
+fn read_ledger<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (path,): (&CStr,) = arguments(py, "profile_read_ledger", given)?;
+    match headway_gil::read_profile_in_ledger(path) {
+        Ok(profile) => or_none(py, profile),
+        Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
+    }
+}
+
+fn pause<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    py.detach(stop_sampler);
+    Ok(Object::none(py))
+}
+
+fn resume<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    if headway_gil::profile_is_on() {
+        start_sampler();
+    }
+    Ok(Object::none(py))
+}
+
+fn or_none<'py>(py: Attached<'py>, profile: Option<Profile>) -> PyResult<Object<'py>> {
+    match profile {
+        Some(profile) => profile_dict(py, &profile),
+        None => Ok(Object::none(py)),
+    }
+}
+
+fn profile_dict<'py>(py: Attached<'py>, profile: &Profile) -> PyResult<Object<'py>> {
+    let frame = |frame: &Frame| tuple(py, &[&frame.function, &frame.file, &frame.line]);
+    let stack = |stack: &Vec<u32>| list(py, stack, |index| index.to_python(py));
+    let charge = |charge: &Charge| {
+        tuple(
+            py,
+            &[
+                &charge.kind,
+                &charge.gil,
+                &charge.stack,
+                &charge.thread,
+                &charge.waiter,
+                &charge.charged_ns,
+                &charge.readings,
+            ],
+        )
+    };
+    let gil = |gil: &GilSums| {
+        tuple(
+            py,
+            &[
+                &gil.serial,
+                &u64::try_from(gil.interpreter).ok(),
+                &gil.name,
+                &gil.waited_ns,
+                &gil.handoff_ns,
+                &gil.held_not_recorded_ns,
+                &gil.waits_not_recorded_ns,
+            ],
+        )
+    };
+    let thread = |(native_id, name): &(u32, String)| tuple(py, &[native_id, name]);
+    dict(
+        py,
+        &[
+            ("began_wall_ns", &profile.began_wall_ns),
+            ("wall_ns", &profile.wall_ns),
+            ("frames", &list(py, &profile.frames, frame)?),
+            ("stacks", &list(py, &profile.stacks, stack)?),
+            ("charges", &list(py, &profile.charges, charge)?),
+            ("gils", &list(py, &profile.gils, gil)?),
+            ("threads", &list(py, &profile.threads, thread)?),
+        ],
+    )
+}

@@ -1,0 +1,1 @@
+"""Contention profiles: which code holds a GIL while other threads wait, and which code waits."""

@@ -1,0 +1,77 @@
+"""Makes a `Profile` of what the engine has charged to stacks."""
+
+from __future__ import annotations
+
+from headway.profile.model import (
+    CUT,
+    FORCED,
+    RUNNING,
+    VOLUNTARY,
+    Frame,
+    Held,
+    Profile,
+    Totals,
+    Waited,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+# The numbers of crates/gil/src/profile/store.rs.
+ENDS = {1: FORCED, 2: VOLUNTARY, 3: RUNNING}
+WAITED = 4
+CUT_INDEX = (1 << 32) - 1
+
+ENDED_GILS = "ended interpreters"
+UNKNOWN_THREAD = "(unknown thread)"
+
+
+def to_profile(raw: Mapping[str, Any], pid: int, program: str) -> Profile:
+    """`raw` is the result of `headway.meter.engine.read_profile()`."""
+    profile = Profile(pid, program, raw["began_wall_ns"], raw["wall_ns"])
+    frames = [Frame(function, file, line) for function, file, line in raw["frames"]]
+    cut = Frame(CUT, "", 0)
+    stacks = [
+        tuple(cut if index == CUT_INDEX else frames[index] for index in stack)
+        for stack in raw["stacks"]
+    ]
+    threads = {native_id: name or f"thread {native_id}" for native_id, name in raw["threads"]}
+    gils: dict[int, str] = {}
+    for serial, interpreter, name, waited_ns, handoff_ns, held_ns, waits_ns in raw["gils"]:
+        if serial == 0 and waited_ns == 0:
+            continue
+        gil = _name_of_gil(serial, interpreter, name)
+        gils[serial] = gil
+        profile.totals.append(Totals(gil, waited_ns, handoff_ns, held_ns, waits_ns))
+
+    def thread(native_id: int) -> str:
+        if native_id == 0:
+            return UNKNOWN_THREAD
+        return threads.get(native_id) or f"thread {native_id}"
+
+    # Several rows may be one stack of the same names: of two instructions of a line, of two threads
+    # with one name.
+    holders: dict[tuple[str, tuple[Frame, ...], str, str, str], list[int]] = {}
+    waiters: dict[tuple[str, tuple[Frame, ...], str], list[int]] = {}
+    for kind, serial, stack, holder, waiter, charged_ns, readings in raw["charges"]:
+        gil = gils.get(serial, ENDED_GILS)
+        if kind == WAITED:
+            sums = waiters.setdefault((gil, stacks[stack], thread(holder)), [0, 0])
+        else:
+            key = (gil, stacks[stack], thread(holder), thread(waiter), ENDS[kind])
+            sums = holders.setdefault(key, [0, 0])
+        sums[0] += charged_ns
+        sums[1] += readings
+    profile.holders.extend(Held(*key, *sums) for key, sums in holders.items())
+    profile.waiters.extend(Waited(*key, *sums) for key, sums in waiters.items())
+    return profile
+
+
+def _name_of_gil(serial: int, interpreter: int | None, name: str) -> str:
+    if serial == 0:
+        return ENDED_GILS
+    if interpreter == 0:
+        return "main"
+    return name or ("interpreter" if interpreter is None else f"interpreter {interpreter}")

@@ -1,0 +1,68 @@
+"""A profile for speedscope.app, in its own JSON format.
+
+The schema is https://www.speedscope.app/file-format-schema.json. Each GIL has two sampled profiles,
+its holders and its waiters, which share their frames.
+"""
+
+from __future__ import annotations
+
+from headway import _native
+from headway.json_file import to_json
+from headway.profile import sides
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headway.profile.model import Frame, Profile
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+TITLES = {sides.HOLDERS: "holders of the GIL", sides.WAITERS: "waiters for the GIL"}
+
+
+def encode(profile: Profile) -> Iterator[str]:
+    """Yields the text in pieces of any size. It is plain ASCII."""
+    numbers: dict[Frame, int] = {}
+    head = {
+        "$schema": SCHEMA,
+        "exporter": _native.SERVER_SOFTWARE,
+        "name": f"{_text(profile.program)} (pid {profile.pid})",
+        "activeProfileIndex": 0,
+    }
+    yield f'{to_json(head)[:-1]},"profiles":[\n'
+    between = ""
+    both = ((sides.HOLDERS, sides.holders(profile)), (sides.WAITERS, sides.waiters(profile)))
+    # Several interpreters may have one name; their GILs are shown as one.
+    gils = list(dict.fromkeys(total.gil for total in profile.totals))
+    for gil in gils:
+        for side, charges in both:
+            # In the order of the stacks, adjacent samples have as many calls in common as possible.
+            merged = sorted(sides.by_stack(each for each in charges if each.gil == gil))
+            named = f"{TITLES[side]} {_text(gil)}" if len(gils) > 1 else TITLES[side]
+            ends = {"startValue": 0, "endValue": sum(waited_ns for _, waited_ns in merged)}
+            kind = {"type": "sampled", "name": named, "unit": "nanoseconds", **ends}
+            yield f'{between}{to_json(kind)[:-1]},"samples":[\n'
+            for count, (stack, _) in enumerate(merged):
+                sample = [numbers.setdefault(frame, len(numbers)) for frame in stack]
+                yield f"{',' if count else ''}{to_json(sample)}\n"
+            yield f'],"weights":{to_json([waited_ns for _, waited_ns in merged])}}}'
+            between = ",\n"
+    # The frames come last, when all are known.
+    yield '],"shared":{"frames":[\n'
+    for frame, number in numbers.items():
+        yield f"{',' if number else ''}{to_json(_described(frame))}\n"
+    yield "]}}\n"
+
+
+def _described(frame: Frame) -> dict[str, str | int]:
+    described: dict[str, str | int] = {"name": _text(frame.function)}
+    if frame.file:
+        described["file"] = _text(frame.file)
+    if frame.line > 0:
+        described["line"] = frame.line
+    return described
+
+
+def _text(text: str) -> str:
+    """`text` with lone surrogates escaped: not every reader of JSON takes them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

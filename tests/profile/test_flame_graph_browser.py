@@ -1,0 +1,196 @@
+"""The drawing of a profile in Chromium, opened as a file, in light and dark.
+
+Each test also fails on an error in the browser's console and on a request for
+anything but files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
+
+from made_profiles import PROFILES, ordinary  # noqa: E402
+from playwright.sync_api import Browser, Locator, Page  # noqa: E402
+
+from headway.profile import flame_graph  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# For each text that is seen: itself, its box, its colour, and the colour that it stands on.
+TEXTS = """() => [...document.querySelectorAll("text")].filter(
+    each => each.textContent && getComputedStyle(each).display !== "none"
+).map(each => {
+    const box = each.getBBox(), numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+    const ground = each.closest(".call")?.querySelector("rect") ?? document.querySelector(".page");
+    const within = ground.getBBox();
+    return {
+        said: each.textContent, left: box.x - within.x, top: box.y - within.y,
+        right: within.x + within.width - box.x - box.width,
+        bottom: within.y + within.height - box.y - box.height,
+        colour: numbers(getComputedStyle(each).fill),
+        ground: numbers(getComputedStyle(ground).fill),
+    };
+})"""
+
+pytestmark = [
+    pytest.mark.slow("drives a browser"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_api.sync_playwright() as playwright:
+        # Root may not use Chromium's sandbox.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    wrong: list[str] = []
+    context = browser.new_context(
+        viewport={"width": 1230, "height": 700}, color_scheme=request.param
+    )
+    opened = context.new_page()
+    opened.on("console", lambda said: wrong.append(said.text))
+    opened.on("pageerror", lambda error: wrong.append(f"raised: {error}"))
+    opened.on(
+        "request", lambda asked: wrong.append(asked.url) if asked.url[:7] != "file://" else None
+    )
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+@pytest.fixture
+def drawing(page: Page, tmp_path: Path) -> Page:
+    """The ordinary profile, opened."""
+    path = tmp_path / "profile.svg"
+    path.write_text(flame_graph.draw(ordinary()))
+    page.goto(path.as_uri())
+    return page
+
+
+def call(page: Page, name: str, side: str = "holders") -> Locator:
+    return page.locator(f'.side[data-side="{side}"] .call[data-label^="{name}"]')
+
+
+def width(located: Locator) -> float:
+    return float(located.locator("rect").get_attribute("width") or "")
+
+
+def luminance(colour: list[float]) -> float:
+    """As the Web Content Accessibility Guidelines define it."""
+    parts = [each / 255 for each in colour[:3]]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def check_texts(page: Page) -> int:
+    texts = page.evaluate(TEXTS)
+    for each in texts:
+        assert min(each["left"], each["top"], each["right"], each["bottom"]) >= 0, each["said"]
+        dark, light = sorted((luminance(each["colour"]), luminance(each["ground"])))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, each["said"]
+    return len(texts)
+
+
+@pytest.mark.parametrize("which", PROFILES)
+def test_all_texts_are_within_their_calls_and_can_be_read(
+    page: Page, tmp_path: Path, which: str
+) -> None:
+    path = tmp_path / "profile.svg"
+    path.write_text(flame_graph.draw(PROFILES[which]()))
+    page.goto(path.as_uri())
+    assert check_texts(page) >= 3
+
+
+def test_a_click_zooms_and_escape_resets(drawing: Page) -> None:
+    whole = width(call(drawing, "all"))
+    before = width(call(drawing, "crunch"))
+    assert before < whole
+    call(drawing, "crunch").click()
+    assert width(call(drawing, "crunch")) == whole
+    # Its callers stay, as wide; the calls beside it go.
+    assert width(call(drawing, "work")) == whole
+    assert not call(drawing, "<lambda>").is_visible()
+    # The other side is as it was.
+    assert call(drawing, "dumps", "waiters").is_visible()
+    check_texts(drawing)
+    drawing.keyboard.press("Escape")
+    assert width(call(drawing, "crunch")) == before
+    assert call(drawing, "<lambda>").is_visible()
+    call(drawing, "do_GET").click()
+    assert call(drawing, "do_GET").text_content() is not None
+    assert call(drawing, "do_GET").locator("text").text_content() == "do_GET (pages.py:61)"
+    drawing.get_by_text("Reset (Esc)").click()
+    assert width(call(drawing, "crunch")) == before
+    assert not drawing.get_by_text("Reset (Esc)").is_visible()
+
+
+def test_a_search_marks_calls_and_counts_each_time_once(drawing: Page) -> None:
+    field = drawing.get_by_role("searchbox", name="Search functions and files")
+    field.fill("PRICES")
+    found = drawing.locator(".found")
+    # `work` and both that it calls, on the holders' side alone.
+    assert found.count() == 3
+    said = drawing.get_by_role("status")
+    assert said.text_content() == "found: holders 82.1 %, waiters 0.0 %"
+    check_texts(drawing)
+    field.fill("dumps")
+    assert said.text_content() == "found: holders 7.7 %, waiters 82.1 %"
+    field.press("Escape")
+    assert found.count() == 0
+    assert said.text_content() == ""
+
+
+def test_keys_move_between_calls_and_zoom(drawing: Page) -> None:
+    call(drawing, "all").focus()
+    focused = drawing.locator(":focus")
+    for key, name in (
+        ("ArrowDown", "run"),
+        ("ArrowDown", "work"),
+        ("ArrowDown", "crunch"),
+        ("ArrowRight", "<lambda>"),
+        ("ArrowLeft", "crunch"),
+        ("ArrowUp", "work"),
+    ):
+        drawing.keyboard.press(key)
+        assert (focused.get_attribute("data-label") or "").startswith(name)
+    drawing.keyboard.press("Enter")
+    assert width(call(drawing, "work")) == width(call(drawing, "all"))
+    # Tab leaves the calls: one of each side can be reached by it.
+    assert drawing.locator('.call[tabindex="0"]').count() == 2
+
+
+def test_dark_is_dark(drawing: Page) -> None:
+    ground = drawing.evaluate(TEXTS)[0]["ground"]
+    prefers_dark = drawing.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert (luminance(ground) < 0.1) == prefers_dark
+
+
+def test_it_is_complete_without_scripts(browser: Browser, tmp_path: Path) -> None:
+    """In an <img> no script runs, and nothing may be there that needs one."""
+    drawn = flame_graph.draw(ordinary())
+    (tmp_path / "profile.svg").write_text(drawn)
+    (tmp_path / "still.svg").write_text(drawn[: drawn.index("<script>")] + "</svg>")
+    shots = []
+    for name in ("profile", "still"):
+        html = tmp_path / f"{name}.html"
+        html.write_text(f'<!DOCTYPE html><img src="{name}.svg" alt="">')
+        page = browser.new_page(viewport={"width": 1230, "height": 500})
+        page.goto(html.as_uri())
+        assert page.evaluate("document.querySelector('img').naturalWidth") == flame_graph.WIDTH
+        shots.append(page.screenshot())
+        page.close()
+    assert shots[0] == shots[1]
