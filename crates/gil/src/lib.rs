@@ -58,6 +58,18 @@ pub use install::{Host, Location, Refusal, install};
 pub use installation::is_installed;
 pub use learning::{probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
+pub use profile::control::{
+    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile,
+    begin_for_reporter as begin_reported_profile, copy as read_profile, end as end_profile,
+    read_file as read_profile_in_ledger,
+};
+pub use profile::growth::{
+    Growth as ProfileGrowth, is_read as profile_is_reported, make_room as make_room_in_profile,
+    stop_reading as end_reported_profile, take as profile_growth,
+};
+pub use profile::layout::{Layout, LineFormat};
+pub use profile::sampler;
+pub use profile::{STACK_DEPTH, is_on as profile_is_on};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
 pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
@@ -65,13 +77,6 @@ pub use snapshot::holds::{
 };
 pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_row};
 pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
-pub use profile::control::{
-    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile, copy as read_profile,
-    end as end_profile, read_file as read_profile_in_ledger,
-};
-pub use profile::layout::{Layout, LineFormat};
-pub use profile::{STACK_DEPTH, is_on as profile_is_on};
-pub use profile::sampler;
 pub use trace::control::{
     begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
 };
@@ -142,6 +147,15 @@ pub fn begin_anew() {
 /// it. It has no effect under `interval`, where CPython schedules, and before the first install.
 pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
     threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
+}
+
+/// Notes what the calling thread works for from now on, in numbers of the caller; 0 for nothing.
+/// The profile tells contexts apart.
+pub fn set_context_of_this_thread(context: u32) {
+    if profile_is_on() {
+        rows::counters_of_this_thread()
+            .for_each(|counters| counters.context.store(context, Relaxed));
+    }
 }
 
 /// Stores what only the interpreter knows with the counters, for a report by another process.

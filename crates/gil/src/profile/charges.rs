@@ -198,6 +198,11 @@ impl Charges {
         self.reading_hold.store(hold, Relaxed);
     }
 
+    /// The tables of stacks are cleared.
+    pub fn forget_reading(&self) {
+        self.reading_hold.store(0, Relaxed);
+    }
+
     /// Whether the stack of the present hold was read while it lasted.
     pub fn has_reading(&self) -> bool {
         let hold = self.holds.load(Relaxed);
@@ -228,8 +233,7 @@ impl Running {
             false => before_ns + FIRST_READING_NS * waiters,
             true => {
                 let part_ns = held_ns.saturating_sub(before_ns) / PART_OF_HOLD;
-                let step_ns =
-                    part_ns.clamp(NEXT_READING_NS * waiters, LAST_READING_NS * waiters);
+                let step_ns = part_ns.clamp(NEXT_READING_NS * waiters, LAST_READING_NS * waiters);
                 charges.reading_held_ns.load(Relaxed) + step_ns
             }
         };

@@ -9,9 +9,10 @@ use rustix::mm::munmap;
 
 use super::charges::Charges;
 use super::frames::{self, Calls, Memory, NO_OFFSET, Own};
+use super::growth;
 use super::layout::{Layout, LineFormat};
 use super::lines::line_of;
-use super::recording::{self, is_on, last_holder_of};
+use super::recording::{self, is_asked_for, is_on, last_holder_of};
 use super::store::{CUT, EMPTY_STACK, Kind, STORE_BYTES, Store};
 use crate::counters::mapping::MappingError;
 use crate::counters::{self, file, free_list, state};
@@ -88,22 +89,51 @@ pub enum NotBegun {
 /// can be read after a crash, or in memory. `verify` gets the calling thread's calls, as they were
 /// read from memory, the innermost first, and returns whether they are right. For a thread that
 /// holds the main GIL, with the thread state at `state`.
+///
+/// A profile that is on for a reporter becomes this one, which begins with nothing charged.
 pub fn begin(
     layout: Layout,
     state: usize,
     path: Option<&CStr>,
     verify: impl FnOnce(&[Frame]) -> bool,
 ) -> Result<(), NotBegun> {
-    if is_on() {
+    if is_on() && is_asked_for() {
         return Err(NotBegun::IsOn);
     }
+    begin_as(true, layout, state, path, verify)
+}
+
+/// Begins a profile for a reporter, which reads it with [`growth::take`], or lets it read the one
+/// that is on. Its tables hold what a reporter needs. The rest is as for `begin`.
+pub fn begin_for_reporter(
+    layout: Layout,
+    state: usize,
+    verify: impl FnOnce(&[Frame]) -> bool,
+) -> Result<(), NotBegun> {
+    if growth::is_read() {
+        return Err(NotBegun::IsOn);
+    }
+    if !is_on() {
+        begin_as(false, layout, state, None, verify)?;
+    }
+    if growth::start() { Ok(()) } else { Err(NotBegun::IsOn) }
+}
+
+fn begin_as(
+    is_asked_for: bool,
+    layout: Layout,
+    state: usize,
+    path: Option<&CStr>,
+    verify: impl FnOnce(&[Frame]) -> bool,
+) -> Result<(), NotBegun> {
     if gils::main().cond.load(Relaxed) == 0 {
         return Err(NotBegun::NoGil);
     }
     let began = [clock::now_ns(), clock::wall_ns()];
     let store = match recording::last() {
-        // No event uses the tables of a profile that has ended: see `end`.
         Some(store) => {
+            stop_events();
+            growth::keep_rest(store);
             let _tables = store.lock();
             store.clear(began);
             store
@@ -124,6 +154,7 @@ pub fn begin(
         return Err(NotBegun::UnknownFrames);
     }
     recording::keep_layout(layout);
+    recording::set_asked_for(is_asked_for);
     recording::begin(store);
     Ok(())
 }
@@ -154,12 +185,23 @@ unsafe fn own_calls(store: &Store, layout: &Layout, state: usize) -> Option<Vec<
     Some(frames.cloned().collect())
 }
 
-/// Ends the profile and copies it; `None` if there was none in this process.
+/// Ends the profile and copies it; `None` if there was none in this process. It goes on for a
+/// reporter that reads it.
 pub fn end() -> Option<Copy> {
+    if is_on() && growth::is_read() {
+        let copied = copy();
+        recording::set_asked_for(false);
+        return copied;
+    }
+    stop_events();
+    copy()
+}
+
+/// Ends what is charged. Afterwards no event uses the tables.
+fn stop_events() {
     recording::end(clock::now_ns());
     // Events that began before may still use the tables. They hold a GIL's mutex, for a moment.
     gils::all().iter().for_each(|gil| gil.wait_for_event());
-    copy()
 }
 
 /// A copy of the present or last profile; `None` if there is none in this process.
@@ -174,8 +216,11 @@ pub fn copy() -> Option<Copy> {
         copy_of(store, now_ns)
     };
     if let Some(process) = counters::of_this_process() {
-        let live = free_list::used(process).filter(|(_, row)| row.state.load(Relaxed) == state::LIVE);
-        copied.threads.extend(live.map(|(_, row)| (row.native_id.load(Relaxed), row.name.to_text())));
+        let live =
+            free_list::used(process).filter(|(_, row)| row.state.load(Relaxed) == state::LIVE);
+        copied
+            .threads
+            .extend(live.map(|(_, row)| (row.native_id.load(Relaxed), row.name.to_text())));
     }
     Some(copied)
 }
@@ -205,9 +250,12 @@ pub fn bytes() -> Option<(*const u8, usize)> {
     recording::last().map(|store| (std::ptr::from_ref(store).cast(), STORE_BYTES))
 }
 
-/// Ends the profile and writes it to `fd`, behind the counters that are there; the error is an
+/// Ends a profile that was asked for and writes it to `fd`, behind the counters that are there; the error is an
 /// errno. Async-signal-safe.
 pub fn write_to(fd: c_int) -> Result<(), c_int> {
+    if !is_asked_for() {
+        return Ok(());
+    }
     recording::end(clock::now_ns());
     match bytes() {
         Some((start, bytes)) => file::write_behind(fd, 0, start, bytes),
@@ -263,7 +311,7 @@ fn sums_of(charges: &Charges, now_ns: u64) -> GilSums {
 }
 
 /// Turns nodes into stacks of frames.
-struct Resolver<'a> {
+pub(super) struct Resolver<'a> {
     store: &'a Store,
     format: LineFormat,
     frames: Vec<Frame>,
@@ -274,7 +322,7 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    fn new(store: &'a Store) -> Self {
+    pub fn new(store: &'a Store) -> Self {
         let format = LineFormat::from_number(store.line_format.load(Relaxed));
         Self {
             store,
@@ -285,6 +333,17 @@ impl<'a> Resolver<'a> {
             stack_of_node: HashMap::new(),
             codes: HashMap::new(),
         }
+    }
+
+    /// The innermost call of a stack.
+    pub fn leaf(&mut self, node: u32) -> Frame {
+        let named = |function: &str| Frame { function: function.into(), file: "".into(), line: 0 };
+        if node == EMPTY_STACK {
+            return named("(no Python code)");
+        }
+        let Some((_, code, offset)) = self.store.node(node) else { return named("?") };
+        let index = self.frame_of(code, offset);
+        self.frames.get(index as usize).cloned().unwrap_or_else(|| named("?"))
     }
 
     fn index_of(&mut self, node: u32) -> u32 {

@@ -7,10 +7,12 @@
 //! - [`recording`]: what an event means for the profile. Runs in hooks.
 //! - [`sampler`]: the stacks of threads that hold for long while others wait.
 //! - [`control`]: begin, end, read.
+//! - [`growth`]: what a reporter reads, again and again.
 
 mod charges;
 pub mod control;
 mod frames;
+pub mod growth;
 pub mod layout;
 mod lines;
 mod recording;
