@@ -121,7 +121,7 @@ def test_a_click_zooms_and_escape_resets(drawing: Page) -> None:
     assert before < whole
     call(drawing, "crunch").click()
     assert width(call(drawing, "crunch")) == whole
-    # What called it stays, as wide; what lies beside it goes.
+    # Its callers stay, as wide; the calls beside it go.
     assert width(call(drawing, "work")) == whole
     assert not call(drawing, "<lambda>").is_visible()
     # The other side is as it was.

@@ -24,7 +24,7 @@ def test_the_name_chooses_the_format(tmp_path: Path) -> None:
         profile_file.prepare(profile_file.check_name(str(path)))
         assert not path.exists()
         said = profile_file.write_profile(ordinary(), str(path))
-        assert said.startswith("headway: profile of 1.95 s waited (4 stacks of holders) in ")
+        assert said.startswith("headway: profile of 1.950 s waited (4 stacks of holders) in ")
         assert str(path) in said
         assert "\n" not in said
         written[ending] = path.read_bytes()

@@ -21,7 +21,7 @@ from made_profiles import (
 from pprof_decoder import Decoded, decode
 
 from headway.profile import collapsed, pprof, speedscope
-from headway.profile.model import FORCED, Frame, Held, Profile
+from headway.profile.model import FORCED, Frame, Held, Profile, Totals
 
 # As UTF-8 can have it.
 WRITTEN = HOSTILE.encode("utf-8", "backslashreplace").decode()
@@ -144,6 +144,13 @@ def test_speedscope_has_two_profiles_for_each_gil() -> None:
         "holders of the GIL worker",
         "waiters for the GIL worker",
     ]
+
+
+def test_speedscope_has_gils_of_one_name_once() -> None:
+    profile = two_gils()
+    profile.totals.append(Totals("worker", 5, 5, 0, 5))
+    ends = [each["endValue"] for each in read(profile)["profiles"]]  # type: ignore[attr-defined]
+    assert ends == [1_950 * MS, 1_950 * MS, 80 * MS + 5, 80 * MS + 5]
 
 
 def test_speedscope_keeps_hostile_names() -> None:

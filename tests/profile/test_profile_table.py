@@ -100,7 +100,7 @@ def test_lines_fit_any_terminal_and_do_not_control_it(profile: Profile) -> None:
             assert line.isprintable()
 
 
-def test_what_has_no_stack_is_mentioned_from_a_hundredth_on() -> None:
+def test_time_without_a_stack_is_mentioned_from_a_hundredth_on() -> None:
     held = [Held("main", (CRUNCH,), "a", "b", FORCED, 99 * MS, 1)]
     assert drawn(profile_of(held, [], handoff_ns=MS))[-1] == "(handoff) 1 ms, 1.0 %"
     assert "(handoff)" not in drawn(profile_of(held, [], handoff_ns=MS - MS // 10))[-1]
@@ -111,6 +111,13 @@ def test_what_has_no_stack_is_mentioned_from_a_hundredth_on() -> None:
 @pytest.mark.parametrize("made", [empty, without_waits])
 def test_no_waiting_is_a_line(made: type[Profile]) -> None:
     assert drawn(made()) == ["made others wait", "No thread waited for a GIL."]
+
+
+def test_plain_text_has_no_micro_sign() -> None:
+    held = [Held("main", (CRUNCH,), "a", "b", FORCED, 5_000, 1)]
+    made = table.tabulate(profile_of(held, []))
+    assert "  5 us  " in table.lines(made, Style(80, blocks=False))[1]
+    assert "  5 µs  " in table.lines(made, Style(80))[1]
 
 
 def test_the_data_has_what_the_lines_have() -> None:

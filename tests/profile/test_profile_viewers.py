@@ -38,7 +38,7 @@ def written(folder: Path, profile: Profile, ending: str) -> Path:
 
 
 def pprof(path: Path, *options: str) -> str:
-    """What pprof prints. It must not complain of anything."""
+    """The output of pprof, which must not complain of anything."""
     environment = {**os.environ, "PPROF_TMPDIR": str(path.parent), "HOME": str(path.parent)}
     done = subprocess.run(
         [PPROF, *options, path], capture_output=True, env=environment, timeout=TIMEOUT_S

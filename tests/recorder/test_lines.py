@@ -61,19 +61,24 @@ def test_the_line_that_computes_has_what_the_threads_of_the_service_waited(
     recorder: Recorded, tmp_path: Path
 ) -> None:
     over = tmp_path / "over"
-    with Ticking("depth:application", f"unix:{recorder.socket}", "--threads", "2") as server:
-        # One of the two waits whenever both compute.
-        with asking(server, f"/compute?{over}"), asking(server, f"/compute?{over}"):
-            try:
-                holders(recorder, WAITED_S)
-            finally:
-                over.touch()
+    page = f"/compute?{over}"
+    # One of the two threads waits whenever both compute.
+    with (
+        Ticking("depth:application", f"unix:{recorder.socket}", "--threads", "2") as server,
+        asking(server, page),
+        asking(server, page),
+    ):
+        try:
+            holders(recorder, WAITED_S)
+        finally:
+            over.touch()
     answer = recorder.ask("holders?from=-120")
     lines = answer["lines"]
     computing = [row for row in lines if row["function"] == "compute_for_a_while"]
     first = lines[0]
     assert first in computing
-    assert first["file"].endswith("/depth.py") and first["line"] > 0
+    assert first["file"].endswith("/depth.py")
+    assert first["line"] > 0
     assert {row["endpoint"] for row in computing} == {"/compute"}
     assert waited(lines) == pytest.approx(waited(answer["threads"]), rel=0.1)
     assert waited(computing) > 0.5 * waited(lines)
@@ -149,7 +154,7 @@ def test_a_profile_that_a_program_takes_is_beside_the_one_of_the_reporter(ear: E
     )
     (pid,) = pids(ear)
     found, waited_s = lines(ear, pid)
-    assert [name for name, _ in found.most_common(3)][0] == "before"
+    assert found.most_common(1)[0][0] == "before"
     assert {name for name, _ in found.most_common(3)} == {"before", "during", "after"}
     assert found.total() == pytest.approx(waited_s, rel=0.1)
 
@@ -196,10 +201,12 @@ def test_a_forked_child_has_lines_of_its_own_and_no_warning(ear: Ear) -> None:
     )
     parent, child = pids(ear)
     found, waited_s = lines(ear, parent)
-    assert found.most_common(1)[0][0] == "compute" and "in_child" not in found
+    assert found.most_common(1)[0][0] == "compute"
+    assert "in_child" not in found
     assert found.total() == pytest.approx(waited_s, rel=0.1)
     found, waited_s = lines(ear, child)
-    assert found.most_common(1)[0][0] == "in_child" and "compute" not in found
+    assert found.most_common(1)[0][0] == "in_child"
+    assert "compute" not in found
     assert found.total() == pytest.approx(waited_s, rel=0.1)
 
 

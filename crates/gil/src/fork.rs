@@ -15,7 +15,8 @@ use crate::registry::gil::life;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{
-    events, gil_creation, installation, kernel_hints, learning, parked_waits, profile, registry_lock, trace,
+    events, gil_creation, installation, kernel_hints, learning, parked_waits, profile,
+    registry_lock, trace,
 };
 
 /// True once the handlers are registered. Writer: install, by swap.

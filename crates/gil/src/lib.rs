@@ -59,7 +59,7 @@ pub use installation::is_installed;
 pub use learning::{probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
 pub use profile::control::{
-    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile,
+    Charge, Copy as Profile, GilSums, NotBegun, begin as begin_profile,
     begin_for_reporter as begin_reported_profile, copy as read_profile, end as end_profile,
     read_file as read_profile_in_ledger,
 };
@@ -68,6 +68,7 @@ pub use profile::growth::{
     stop_reading as end_reported_profile, take as profile_growth,
 };
 pub use profile::layout::{Layout, LineFormat};
+pub use profile::resolver::Frame;
 pub use profile::sampler;
 pub use profile::{STACK_DEPTH, is_on as profile_is_on};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};

@@ -113,8 +113,8 @@ class Settings:
 
     def to_text(self) -> str:
         """The settings as words with spaces between them; text that may contain any byte but 0 is
-        in hex. The words of the trace, of telemetry and of the profile are left out if there is none
-        of these. For the image after an exec, see `for_next_image`."""
+        in hex. The words of the trace, of telemetry and of the profile are left out if there is
+        none of these. For the image after an exec, see `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
@@ -509,7 +509,7 @@ def _write_profile(raw: dict[str, Any], settings: Settings, style: Style) -> lis
         _say(profile_file.write_profile(profile, settings.profile_path))
     except OSError as error:
         _say(f"headway run: --profile {settings.profile_path!r}: {error.strerror}")
-    return ["", *table.lines(table.tabulate(profile), style)]
+    return table.lines(table.tabulate(profile), style)
 
 
 def _show(

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway.profile.model import Frame, Profile
 
-# What separates frames or lines, for readers in any language, is replaced in the names.
+# Characters that separate frames or lines, for readers in any language, are replaced in names.
 REPLACED = {ord(";"): ":", **dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")}
 
 

@@ -1,5 +1,5 @@
-// Zooming, searching and moving by keys in a profile's drawing. Without this script the drawing is complete,
-// and only these are missing.
+// Zooming, searching and moving by keys in a profile's drawing. The drawing is complete without this
+// script.
 (() => {
   'use strict';
   const root = document.currentScript.ownerSVGElement;

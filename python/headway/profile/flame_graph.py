@@ -7,7 +7,7 @@ searches; the drawing is complete without it. Pure: the same profile gives the s
 
 from __future__ import annotations
 
-from importlib import resources
+import os
 
 from headway.profile import sides
 from headway.profile.flame_tree import LEAST_SHARE, Node, grow, walk
@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from headway.profile.model import Profile
     from headway.profile.sides import Charge
 
-_FILES = resources.files("headway.profile")
-STYLE = _FILES.joinpath("flame_graph.css").read_text("utf-8")
-SCRIPT = _FILES.joinpath("flame_graph.js").read_text("utf-8")
+
+def _read(name: str) -> str:
+    """A file beside this one. `importlib.resources` would import many modules into the program."""
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
+STYLE = _read("flame_graph.css")
+SCRIPT = _read("flame_graph.js")
 
 NS = 1e9
 WIDTH, MARGIN = 1200, 14
@@ -32,7 +38,8 @@ INNER = WIDTH - 2 * MARGIN
 CALL, LINE, CHARACTER = 19, 21, 7.3
 BASELINE = 13.5
 LEAST_LABEL = 3
-# So many files have a colour of their own, and stand in the legend; all others have one together.
+# The number of files that have a colour of their own and a place in the legend. The others share
+# one.
 COLOURS = 8
 TITLES = {
     sides.HOLDERS: "Holders of the GIL while others waited",

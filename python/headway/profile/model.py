@@ -8,7 +8,6 @@ two readings go to the second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 # How a hold ended to whose stack a charge belongs.
@@ -26,11 +25,9 @@ class Frame(NamedTuple):
 # The names of frames that stand for no code; `file` is empty and `line` is 0.
 CUT = "(deeper calls not kept)"
 NO_PYTHON = "(no Python code)"
-THREAD_END = "(thread end)"
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """Time that threads waited while one thread held the GIL with one stack.
 
     - `stack`: the calls of the holder, the outermost first.
@@ -50,8 +47,7 @@ class Held:
     readings: int
 
 
-@dataclass(frozen=True)
-class Waited:
+class Waited(NamedTuple):
     """Time that one thread waited for the GIL with one stack."""
 
     gil: str
@@ -61,8 +57,7 @@ class Waited:
     readings: int
 
 
-@dataclass(frozen=True)
-class Totals:
+class Totals(NamedTuple):
     """Sums of one GIL. The charges of `Held` with `handoff_ns` and `held_not_recorded_ns` are
     `waited_ns`, and so are those of `Waited` with `waits_not_recorded_ns`.
 
@@ -78,18 +73,27 @@ class Totals:
     waits_not_recorded_ns: int
 
 
-@dataclass(frozen=True)
 class Profile:
     """The profile of one process over `wall_ns`. `began_ns` is its beginning, in nanoseconds since
     1970."""
 
-    pid: int
-    program: str
-    began_ns: int
-    wall_ns: int
-    holders: list[Held] = field(default_factory=list)
-    waiters: list[Waited] = field(default_factory=list)
-    totals: list[Totals] = field(default_factory=list)
+    def __init__(
+        self,
+        pid: int,
+        program: str,
+        began_ns: int,
+        wall_ns: int,
+        holders: list[Held] | None = None,
+        waiters: list[Waited] | None = None,
+        totals: list[Totals] | None = None,
+    ) -> None:
+        self.pid = pid
+        self.program = program
+        self.began_ns = began_ns
+        self.wall_ns = wall_ns
+        self.holders = holders or []
+        self.waiters = waiters or []
+        self.totals = totals or []
 
     @property
     def waited_ns(self) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headway.profile.model import Frame, Profile
-    from headway.profile.sides import Charge
+    from headway.profile.sides import Charge, Stack
 
 # Each sample has one value for each of these.
 SAMPLE_TYPES = (
@@ -35,6 +35,9 @@ def encode(profile: Profile) -> bytes:
     return compressor.compress(_Encoder().encode(profile)) + compressor.flush()
 
 
+_BYTES = [bytes([value]) for value in range(0x80)]
+
+
 class _Encoder:
     """Numbers strings, functions and locations in the order in which samples name them."""
 
@@ -42,6 +45,9 @@ class _Encoder:
         self.strings = {"": 0}
         self.functions: dict[tuple[str, str], int] = {}
         self.locations: dict[Frame, int] = {}
+        # Parts of samples that many samples have in common, encoded.
+        self.stacks: dict[Stack, bytes] = {}
+        self.labels: dict[tuple[str, str], bytes] = {}
 
     def encode(self, profile: Profile) -> bytes:
         encoded = bytearray()
@@ -79,7 +85,6 @@ class _Encoder:
         return _number(1, self.string(name)) + _number(2, self.string(unit))
 
     def sample(self, charge: Charge, side: str) -> bytes:
-        locations = [self.location(frame) for frame in reversed(charge.stack)]
         holds = side == sides.HOLDERS
         figures = (charge.waited_ns, charge.readings)
         values = [value for each in figures for value in ((each, 0) if holds else (0, each))]
@@ -90,24 +95,35 @@ class _Encoder:
             "waiter": charge.waiter,
             "end": charge.end,
         }
-        encoded = _packed(1, locations) + _packed(2, values)
-        for key, text in labels.items():
-            if text:
-                label = _number(1, self.string(key)) + _number(2, self.string(text))
-                encoded += _part(3, label)
+        parts = [self.stack(charge.stack), _packed(2, values)]
+        parts += [self.label(*item) for item in labels.items() if item[1]]
+        return b"".join(parts)
+
+    def stack(self, stack: Stack) -> bytes:
+        encoded = self.stacks.get(stack)
+        if encoded is None:
+            locations = self.locations
+            numbers = [locations.setdefault(frame, len(locations) + 1) for frame in reversed(stack)]
+            encoded = self.stacks[stack] = _packed(1, numbers)
+        return encoded
+
+    def label(self, key: str, text: str) -> bytes:
+        encoded = self.labels.get((key, text))
+        if encoded is None:
+            members = _number(1, self.string(key)) + _number(2, self.string(text))
+            encoded = self.labels[key, text] = _part(3, members)
         return encoded
 
     def string(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))
-
-    def location(self, frame: Frame) -> int:
-        return self.locations.setdefault(frame, len(self.locations) + 1)
 
     def function(self, frame: Frame) -> int:
         return self.functions.setdefault(frame[:2], len(self.functions) + 1)
 
 
 def _varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _BYTES[value]
     # A negative int64 is written as the uint64 with the same bits.
     value &= (1 << 64) - 1
     encoded = bytearray()

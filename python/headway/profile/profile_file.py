@@ -24,8 +24,9 @@ READERS = {
 
 
 def check_name(file: str, option: str = "--profile") -> str:
-    """Returns the absolute path that `option` FILE names. Raises CommandError (exit code 2) if its
-    ending is none of READERS, or if it cannot be written. Does not change an existing file."""
+    """Returns the absolute path that `option` FILE names. Raises CommandError (exit code 2) if
+    READERS does not have its ending, or if it cannot be written. Does not change an existing file.
+    """
     format_of(file, option)
     path = json_file.check_path(file, option)
     # A symbolic link is followed, and the format goes by the name that is then written.
@@ -34,7 +35,7 @@ def check_name(file: str, option: str = "--profile") -> str:
 
 
 def format_of(file: str, option: str = "--profile") -> str:
-    """The ending of the name. Raises CommandError if it is none of READERS."""
+    """The ending of the name. Raises CommandError if READERS does not have it."""
     name = file.rpartition("/")[2]
     for ending in READERS:
         if name.endswith(ending):
@@ -59,7 +60,7 @@ def write_profile(profile: Profile, path: str) -> str:
     describes the file. Raises OSError."""
     ending = format_of(path)
     json_file.write_blocks(_encoder(ending)(profile), path)
-    waited = units.seconds(profile.waited_ns / NS)
+    waited = f"{profile.waited_ns / NS:.3f} s"
     stacks = units.number(len({each.stack for each in profile.holders}), "stack")
     return f"headway: profile of {waited} waited ({stacks} of holders) in {path}, {READERS[ending]}"
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from headway.profile.model import CUT, FORCED, RUNNING, VOLUNTARY, Frame, Held, Profile, Totals, Waited
+from headway.profile.model import (
+    CUT,
+    FORCED,
+    RUNNING,
+    VOLUNTARY,
+    Frame,
+    Held,
+    Profile,
+    Totals,
+    Waited,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The two sides of a profile as one list of charges each, whose sum is the time waited.
 
-What has no stack, the handoffs and what was not recorded, gets a stack of one frame with a name of
-its own, so that every format shows it and no share is too large.
+Time without a stack, in handoffs or not recorded, gets a stack of one frame with a name of its own,
+so that every format shows it and no share is too large.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_STACK = (Frame(NO_PYTHON, "", 0),)
 
 class Charge(NamedTuple):
     """Waited time with its stack, the outermost call first. `waiter` and `end` are "" on the
-    waiters' side, and `thread` is "" for what has no stack."""
+    waiters' side, and `thread` is "" for time without a stack."""
 
     gil: str
     stack: Stack

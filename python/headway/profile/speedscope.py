@@ -31,12 +31,11 @@ def encode(profile: Profile) -> Iterator[str]:
     }
     yield f'{to_json(head)[:-1]},"profiles":[\n'
     between = ""
-    gils = [total.gil for total in profile.totals]
+    both = ((sides.HOLDERS, sides.holders(profile)), (sides.WAITERS, sides.waiters(profile)))
+    # Several interpreters may have one name; their GILs are shown as one.
+    gils = list(dict.fromkeys(total.gil for total in profile.totals))
     for gil in gils:
-        for side, charges in (
-            (sides.HOLDERS, sides.holders(profile)),
-            (sides.WAITERS, sides.waiters(profile)),
-        ):
+        for side, charges in both:
             # In the order of the stacks, adjacent samples have as many calls in common as possible.
             merged = sorted(sides.by_stack(each for each in charges if each.gil == gil))
             named = f"{TITLES[side]} {_text(gil)}" if len(gils) > 1 else TITLES[side]

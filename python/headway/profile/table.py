@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 NS = 1e9
 MOST_ROWS, MOST_WAITERS = 5, 3
-# From this share of all waiting on, what has no stack is mentioned.
+# Time without a stack is mentioned from this share of all waiting on.
 LEAST_SHARE = 0.01
 MIN_LABEL, MAX_LABEL, MIN_WAITERS = 18, 44, 22
-# What is left at least of a function's name, and at most of a thread's.
+# The fewest columns of a function's name, and the most of a thread's.
 MIN_FUNCTION, MAX_THREAD = 3, 24
 HEAD = ("made others wait", "waited", "share", "threads that waited")
 
@@ -121,7 +121,7 @@ def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
     ]
     if without:
         drawn.append(style.dim("; ".join(without)))
-    return drawn
+    return drawn if style.blocks else [line.replace("µ", "u") for line in drawn]
 
 
 def shortened(file: str, folder: str) -> str:
@@ -147,7 +147,7 @@ def _figures(waited_ns: int, table: Table) -> str:
 
 
 def _labels(frame: Frame, folder: str) -> list[str]:
-    """What names the line, the longest first."""
+    """Names of the line, the longest first."""
     file = shortened(frame.file, folder)
     return [columns.printable(sides.label(frame, each)) for each in (file, file.split("/")[-1])]
 

@@ -181,7 +181,7 @@ impl Charges {
         random ^= random >> 7;
         random ^= random << 17;
         self.random.store(random, Relaxed);
-        let share = (random >> 32) * (2 * MEAN_LIMIT_NS) >> 32;
+        let share = ((random >> 32) * (2 * MEAN_LIMIT_NS)) >> 32;
         let threads = u64::from(self.waiters.load(Relaxed).max(1));
         let limit = match side {
             Side::Held => &self.held_limit_ns,
@@ -242,5 +242,89 @@ impl Running {
 
     pub fn is_due(&self) -> bool {
         self.held_ns >= self.due_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unused() -> Box<Charges> {
+        // SAFETY: all zero bytes are unused sums.
+        unsafe { Box::new(std::mem::zeroed()) }
+    }
+
+    fn sums(charges: &Charges) -> (u64, u64) {
+        (charges.held_ns.load(Relaxed), charges.handoff_ns.load(Relaxed))
+    }
+
+    #[test]
+    fn waiting_belongs_to_the_hold_or_gap_in_which_it_passes_once_for_each_thread() {
+        let charges = unused();
+        charges.begin(7, 0, true, 100);
+        charges.advance(150);
+        assert_eq!(sums(&charges), (0, 0));
+        // Two threads begin to wait; the second has waited for the mutex since 160.
+        charges.waiters.store(1, Relaxed);
+        charges.advance(170);
+        charges.count_since(160);
+        charges.waiters.store(2, Relaxed);
+        assert_eq!(sums(&charges), (30, 0));
+        // The drop, and the take of one of them.
+        charges.advance(200);
+        charges.held.store(0, Relaxed);
+        assert_eq!(sums(&charges), (90, 0));
+        charges.advance(210);
+        charges.waiters.store(1, Relaxed);
+        charges.begin_hold();
+        charges.advance(300);
+        assert_eq!(sums(&charges), (180, 20));
+        assert_eq!(charges.holds.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn an_earlier_time_counts_nothing_twice() {
+        let charges = unused();
+        charges.begin(7, 1, true, 100);
+        charges.advance(90);
+        charges.advance(110);
+        assert_eq!(sums(&charges), (10, 0));
+    }
+
+    #[test]
+    fn limits_are_below_twice_the_mean_for_each_thread_and_differ() {
+        let charges = unused();
+        charges.begin(7, 3, true, 12_345);
+        let limits: Vec<_> = (0..1_000)
+            .map(|_| {
+                charges.draw_limit(&Side::Held);
+                charges.held_limit_ns.load(Relaxed)
+            })
+            .collect();
+        assert!(limits.iter().all(|limit| *limit < 3 * 2 * MEAN_LIMIT_NS));
+        let mean = limits.iter().sum::<u64>() / 1_000;
+        assert!((3 * MEAN_LIMIT_NS).abs_diff(mean) < MEAN_LIMIT_NS / 2, "{mean}");
+    }
+
+    #[test]
+    fn a_hold_is_read_after_a_millisecond_and_then_at_growing_distances() {
+        const MS: u64 = 1_000_000;
+        let charges = unused();
+        charges.begin(7, 1, false, 0);
+        charges.begin_hold();
+        let mut read_ms = Vec::new();
+        for ms in 0..400 {
+            let running = Running::copy(&charges, ms * MS).expect("a hold");
+            if running.is_due() {
+                charges.note_reading(running.hold, running.held_ns, 0, 0);
+                read_ms.push(ms);
+            }
+        }
+        assert_eq!(read_ms[..6], [1, 3, 5, 7, 9, 11]);
+        let steps: Vec<_> = read_ms.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(steps.windows(2).all(|pair| pair[0] <= pair[1]) && steps.last() == Some(&20));
+        charges.advance(400 * MS);
+        charges.held.store(0, Relaxed);
+        assert!(Running::copy(&charges, 401 * MS).is_none());
     }
 }

@@ -191,7 +191,11 @@ pub unsafe fn read<M: Memory>(
 /// # Safety
 /// With [`Own`], the frame is alive.
 #[inline(always)]
-unsafe fn call_of<M: Memory>(memory: &mut M, layout: &Layout, frame: usize) -> Option<Option<Call>> {
+unsafe fn call_of<M: Memory>(
+    memory: &mut M,
+    layout: &Layout,
+    frame: usize,
+) -> Option<Option<Call>> {
     // SAFETY: the frame is alive, as the caller promises, and keeps its code object alive.
     unsafe {
         if let Some((owner, without_code)) = layout.frame_owner
@@ -250,7 +254,8 @@ unsafe fn version_of<M: Memory>(memory: &mut M, layout: &Layout, code: usize) ->
 #[inline(never)]
 unsafe fn contents_of<M: Memory>(memory: &mut M, layout: &Layout, code: usize) -> Option<u64> {
     let mut hash = 0_u64;
-    let mut mix = |value: u64| hash = (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    let mut mix =
+        |value: u64| hash = (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     // SAFETY: the code object is alive, as the caller promises, and keeps these objects alive.
     unsafe {
         mix(u64::from(memory.get::<u32>(code + layout.code_first_line)?));

@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use headway_measure::clock;
 
 use super::charges::Charges;
-use super::control::{Frame, Resolver};
 use super::recording::{self, is_asked_for, is_on};
+use super::resolver::{Frame, Resolver};
 use super::store::{Kind, Store};
 
 /// Whether a reporter reads the profile. Writers: `start`, `stop_reading`, a forked child.

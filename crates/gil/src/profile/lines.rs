@@ -71,36 +71,36 @@ mod tests {
         // Lines 10, 12, none, 11.
         let table = [4, 0, 2, 2, 6, 0x80, 2, 0xFF];
         let line = |offset| line_of(LineFormat::Pairs, &table, 10, offset);
-        assert_eq!([0, 2, 4, 6, 10, 12].map(line), [
-            Some(10),
-            Some(10),
-            Some(12),
-            None,
-            None,
-            Some(11)
-        ]);
+        assert_eq!(
+            [0, 2, 4, 6, 10, 12].map(line),
+            [Some(10), Some(10), Some(12), None, None, Some(11)]
+        );
         assert_eq!(line(14), None);
     }
 
     #[test]
     fn locations_have_lengths_in_units_and_deltas_of_several_kinds() {
         let table = [
-            0x80 | 13 << 3 | 1, 0x04, // two units, +2
-            0x80 | 11 << 3, 0, 0, // one unit, +1
+            0x80 | 13 << 3 | 1,
+            0x04, // two units, +2
+            0x80 | 11 << 3,
+            0,
+            0,              // one unit, +1
             0x80 | 15 << 3, // one unit, none
-            0x80 | 3 << 3 | 2, 0, // three units, +0
-            0x80 | 14 << 3, 0x47, 0x02, 0, 0, 0, // one unit, -(0x87 >> 1) = -67
+            0x80 | 3 << 3 | 2,
+            0, // three units, +0
+            0x80 | 14 << 3,
+            0x47,
+            0x02,
+            0,
+            0,
+            0, // one unit, -(0x87 >> 1) = -67
         ];
         let line = |offset| line_of(LineFormat::Locations, &table, 100, offset);
-        assert_eq!([0, 3, 4, 6, 8, 13, 14].map(line), [
-            Some(102),
-            Some(102),
-            Some(103),
-            None,
-            Some(103),
-            Some(103),
-            Some(36)
-        ]);
+        assert_eq!(
+            [0, 3, 4, 6, 8, 13, 14].map(line),
+            [Some(102), Some(102), Some(103), None, Some(103), Some(103), Some(36)]
+        );
         assert_eq!(line(16), None);
     }
 

@@ -5,7 +5,8 @@
 //! - [`frames`], [`layout`], [`lines`]: how a stack of Python calls is read from memory.
 //! - [`store`]: code objects, stacks, and what they are charged with.
 //! - [`recording`]: what an event means for the profile. Runs in hooks.
-//! - [`sampler`]: the stacks of threads that hold for long while others wait.
+//! - [`sampler`], [`wakeup`]: the stacks of threads that hold for long while others wait.
+//! - [`resolver`]: which lines of which functions the tables have.
 //! - [`control`]: begin, end, read.
 //! - [`growth`]: what a reporter reads, again and again.
 
@@ -16,8 +17,12 @@ pub mod growth;
 pub mod layout;
 mod lines;
 mod recording;
+pub mod resolver;
 pub mod sampler;
 mod store;
+#[cfg(test)]
+mod tests;
+mod wakeup;
 
 pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{

@@ -13,8 +13,8 @@ use super::charges::{Charges, Side};
 use super::frames::{self, Calls, Memory, Own};
 use super::growth;
 use super::layout::Layout;
-use super::sampler;
 use super::store::{self, Key, Kind, Store};
+use super::wakeup;
 use crate::counters::{self, ThreadCounters, free_list};
 use crate::registry::gil::{Gil, Locked};
 use crate::registry::threads::this_thread;
@@ -156,7 +156,7 @@ pub fn on_wait(gil: &'static Gil, locked: &Locked, row: u32, began_ns: u64, now_
     charges.count_since(began_ns.max(store.began_ns.load(Relaxed)));
     charges.waiters.store(locked.waiters + 1, Relaxed);
     charges.last_waiter.store(row, Relaxed);
-    sampler::wake();
+    wakeup::wake();
 }
 
 /// The wait that ends in a take.

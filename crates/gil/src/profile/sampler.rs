@@ -16,20 +16,11 @@ use super::charges::{Charges, Running};
 use super::frames::{self, Calls, Foreign, Memory};
 use super::recording::{holder_of_row, last_holder_of, layout, present, waiting_thread};
 use super::store::{Key, Kind, Store};
+use super::wakeup;
 use crate::counters;
-use crate::queue::futex::{Futex, ProcessFutex};
 use crate::registry::gil::{Gil, life};
 use crate::registry::gils;
 
-/// Whether the sampler sleeps.
-///
-/// | value | meaning | next |
-/// |---|---|---|
-/// | `AWAKE` | the sampler looks at the GILs from time to time, or there is none | `ASLEEP`, by the sampler |
-/// | `ASLEEP` | it sleeps until it is woken | `AWAKE`, by a thread that begins to wait, by `stop`, or by the sampler after its limit |
-static STATE: ProcessFutex = ProcessFutex::new(AWAKE);
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
 /// Set by `stop`, cleared by `begin`; read by the sampler.
 static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
@@ -39,19 +30,10 @@ const IDLE_LOOKS: u32 = 8;
 /// A wake-up may be lost, since hooks do not order it.
 const SLEEP_LIMIT_NS: u64 = 1_000_000_000;
 
-/// Wakes the sampler if it sleeps. For hooks.
-#[inline]
-pub(super) fn wake() {
-    if STATE.load() == ASLEEP && STATE.swap(AWAKE) == ASLEEP {
-        STATE.wake(1);
-    }
-}
-
 /// Makes the sampler return from `run`.
 pub fn stop() {
     IS_STOPPED.store(true, SeqCst);
-    STATE.store(AWAKE);
-    STATE.wake(1);
+    wakeup::force();
 }
 
 /// Allows `run` again. To be called before the sampler's thread is started.
@@ -69,14 +51,10 @@ pub fn run() {
         if idle_looks < IDLE_LOOKS {
             // The interval varies, so that no pattern of holds escapes.
             let interval_ns = LOOK_NS * 3 / 4 + now_ns % (LOOK_NS / 2);
-            STATE.wait(AWAKE, now_ns + interval_ns);
+            wakeup::pause(now_ns + interval_ns);
             continue;
         }
-        STATE.store(ASLEEP);
-        if !IS_STOPPED.load(SeqCst) && !reader.look() {
-            STATE.wait(ASLEEP, now_ns + SLEEP_LIMIT_NS);
-        }
-        STATE.store(AWAKE);
+        wakeup::sleep(now_ns + SLEEP_LIMIT_NS, || IS_STOPPED.load(SeqCst) || reader.look());
         idle_looks = IDLE_LOOKS - 1;
     }
 }

@@ -1,0 +1,176 @@
+"""Programs of which it is known which line makes others wait: what a profile charges them with."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import GIL_ENABLED, PROGRAMS, headway, python
+
+pytestmark = [
+    pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
+    pytest.mark.serial,
+]
+
+CHARGED = PROGRAMS / "charged.py"
+
+
+def charged(case: str, seconds: float = 1.0) -> dict[str, Any]:
+    ran = python(CHARGED, case, seconds)
+    assert ran.returncode == 0, ran.stderr
+    result: dict[str, Any] = json.loads(ran.stdout)
+    return result
+
+
+def share_of(result: dict[str, Any], function: str) -> float:
+    """The share of all waiting that is charged to lines of a function."""
+    table = result["table"]
+    waited = sum(line["waited_s"] for line in table["lines"] if line["function"] == function)
+    return float(waited / table["waited_s"])
+
+
+def source_of(line: dict[str, Any]) -> str:
+    return Path(line["file"]).read_text(encoding="utf-8").splitlines()[line["line"] - 1].strip()
+
+
+@pytest.mark.parametrize(
+    ("case", "source"),
+    [
+        ("backtrack", 'BACKTRACKING.match("a" * 22 + "b")'),
+        ("sort", "sorted(NUMBERS)"),
+        ("power", "BASE**12"),
+    ],
+)
+def test_a_long_call_of_c_code_is_charged_to_its_line(case: str, source: str) -> None:
+    result = charged(case)
+    top = result["table"]["lines"][0]
+    assert (top["function"], source_of(top)) == (case, source)
+    assert share_of(result, case) > 0.8
+    assert {waiter["thread"] for waiter in top["waiters"]} == {"waiter"}
+
+
+@pytest.mark.parametrize(
+    ("case", "calls"),
+    [
+        ("generator", ["generator", "numbers", "spin"]),
+        (
+            "decorator",
+            ["decorator", "decorated.<locals>.wrapper", "inside_a_decorator"],
+        ),
+        ("code_of_text", ["code_of_text", "<module>"]),
+        ("anonymous", ["anonymous", "anonymous.<locals>.<lambda>"]),
+    ],
+)
+def test_the_calls_of_a_stack_are_those_of_the_program(case: str, calls: list[str]) -> None:
+    result = charged(case)
+    # CPython 3.10 has no qualified names in code objects.
+    names = [calls, [call.rpartition(".")[2] for call in calls]]
+    found = [stack[-len(calls) :] in names for stack, _, _ in result["stacks"]]
+    waited = [waited_ns for _, _, waited_ns in result["stacks"]]
+    fits = sum(ns for ns, is_found in zip(waited, found, strict=True) if is_found)
+    assert fits > 0.7 * sum(waited), result["stacks"]
+
+
+def test_a_deep_recursion_is_cut_at_its_outermost_calls() -> None:
+    result = charged("recursion")
+    stacks = [stack for stack, _, _ in result["stacks"] if stack[-1:] == ["spin"]]
+    assert stacks
+    for stack in stacks:
+        assert stack[0] == "(deeper calls not kept)"
+        assert len(stack) == 129
+        assert set(stack[1:-1]) == {"recurse"}
+
+
+def test_two_functions_are_charged_with_their_parts_of_the_time() -> None:
+    result = charged("shares", 2.0)
+    taken = result["taken_s"]
+    for function, other in (("thirty", "seventy"), ("seventy", "thirty")):
+        expected = taken[function] / (taken[function] + taken[other])
+        assert share_of(result, function) == pytest.approx(expected, abs=0.15)
+
+
+def test_what_was_computed_before_a_send_is_not_charged_to_the_send() -> None:
+    result = charged("parse_and_reply")
+    assert share_of(result, "parse") > 2 * share_of(result, "reply")
+
+
+def test_a_function_is_not_charged_while_nobody_waits() -> None:
+    result = charged("busy_alone")
+    alone = [waited_ns for stack, _, waited_ns in result["stacks"] if "alone" in stack]
+    beside = [waited_ns for stack, _, waited_ns in result["stacks"] if "beside" in stack]
+    assert sum(alone) < 0.1 * sum(beside)
+
+
+@pytest.mark.parametrize("case", ["shares", "threads_that_end", "hundred_threads"])
+def test_both_sides_add_up_to_what_the_report_says(case: str) -> None:
+    result = charged(case)
+    table = result["table"]
+    waited_s = result["report_waited_s"]
+    assert table["waited_s"] == pytest.approx(waited_s, rel=0.001)
+    holders_s = sum(line["waited_s"] for line in table["lines"])
+    sums = (holders_s, table["handoff_s"], table["not_recorded_s"])
+    assert math.fsum(sums) == pytest.approx(waited_s, rel=0.001)
+    assert result["charged_waits_s"] == pytest.approx(waited_s, rel=0.01)
+
+
+def test_the_side_of_waiters_has_the_line_that_waits() -> None:
+    assert charged("shares")["waiters"]["waiter"] == "wait_often"
+
+
+HOLD_WHILE_OTHERS_WAIT = """
+import os, signal, sys, threading, time
+def tick():
+    while True:
+        time.sleep(0.0005)
+def compute(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+threading.Thread(target=tick, name="tick", daemon=True).start()
+compute(0.5)
+"""
+
+
+def test_the_report_names_the_line_and_the_file_has_its_stack(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(HOLD_WHILE_OTHERS_WAIT, encoding="utf-8")
+    ran = headway("run", "--profile", "waits.txt", program.name, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    heading = next(at for at, line in enumerate(ran.stderr.splitlines()) if "waited   share" in line)
+    assert ran.stderr.splitlines()[heading + 1].startswith("compute (program.py:")
+    first = (tmp_path / "waits.txt").read_text(encoding="utf-8").splitlines()[0]
+    assert "<module> (" in first and ";compute (" in first
+    assert "headway: profile of " in ran.stderr and "waits.txt" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("os.abort()", -6), ("os.kill(os.getpid(), signal.SIGKILL)", -9)]
+)
+def test_a_crash_leaves_the_profile_in_the_ledger(tmp_path: Path, end: str, status: int) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(HOLD_WHILE_OTHERS_WAIT + end, encoding="utf-8")
+    arguments = ("--json", "run.json", "--profile", "waits.txt", "--trace", "trace.json")
+    ran = headway("run", *arguments, program.name, cwd=tmp_path)
+    assert ran.returncode == status
+    assert not (tmp_path / "waits.txt").exists()
+    shown = headway(
+        "report", "run.json", "--profile", "late.txt", "--trace", "late.json", cwd=tmp_path
+    )
+    assert shown.returncode == 0, shown.stderr
+    first = (tmp_path / "late.txt").read_text(encoding="utf-8").splitlines()[0]
+    assert ";compute (" in first
+    assert (tmp_path / "late.json").stat().st_size > 1000
+    assert "compute (program.py:" in shown.stdout
+
+
+def test_a_signal_that_ends_the_program_writes_the_profile(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    end = "os.kill(os.getpid(), signal.SIGTERM)"
+    program.write_text(HOLD_WHILE_OTHERS_WAIT + end, encoding="utf-8")
+    ran = headway("run", "--profile", "waits.txt", program.name, cwd=tmp_path)
+    assert ran.returncode == -15
+    first = (tmp_path / "waits.txt").read_text(encoding="utf-8").splitlines()[0]
+    assert ";compute (" in first
