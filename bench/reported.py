@@ -13,11 +13,13 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from places import PROGRAMS
 
+from headway import _native
 from headway.experiments.processes import BenchmarkError, started
 
 PROCESSES, THREADS = 2, 5
@@ -31,7 +33,8 @@ TICK = 2
 
 
 def read_ticks(count: int) -> list[bytes]:
-    """Returns `count` ticks of all processes together, which takes half as many seconds."""
+    """Returns `count` ticks of all processes together, which takes half as many seconds. The ticks
+    that name lines come before them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reports.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
@@ -50,6 +53,7 @@ def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
     ]
     stopped = threading.Event()
     found: list[bytes] = []
+    names: list[bytes] = []
     loops = {"PAGE_LOOPS": "20000", "FIXED_LOOPS": "60000"}
     with started(command, "headway serve", speaks=False, environment=loops):
         clients = [
@@ -65,13 +69,28 @@ def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
                     datagram = inlet.recv(MAX_DATAGRAM_BYTES)
                 except TimeoutError:
                     raise BenchmarkError("headway serve reports nothing") from None
-                if datagram[KIND_AT] == TICK and time.monotonic() - began > 3:
+                if datagram[KIND_AT] != TICK:
+                    continue
+                if time.monotonic() - began > 3:
                     found.append(datagram)
+                elif "line_names" in _native.telemetry_parse(datagram)[4]:
+                    names.append(datagram)
         finally:
             stopped.set()
             for client in clients:
                 client.join()
-    return found
+    return names + found
+
+
+def records_of(ticks: Sequence[bytes]) -> list[bytes]:
+    """The records that a recorder makes of these ticks."""
+    names: defaultdict[int, object] = defaultdict(_native.telemetry_line_names)
+    return [
+        _native.telemetry_add_lines(
+            names[_native.telemetry_parse(tick)[1]], tick, _native.telemetry_record(tick)
+        )
+        for tick in ticks
+    ]
 
 
 def _ask(port: int, number: int, stopped: threading.Event) -> None:

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import sitting
 from figures import Figures, number, print_targets, table, target
-from reported import as_another, mean_bytes, read_ticks
+from reported import as_another, mean_bytes, read_ticks, records_of
 
 from headway import _native
 from headway.experiments import process_tree
@@ -91,7 +91,7 @@ WEEK_BY_PROCESS = Cell("week", "the sum of each process, s")
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     ticks = read_ticks(TICKS)
-    records = [_native.telemetry_record(each) for each in ticks]
+    records = records_of(ticks)
     print(
         f"a tick: {mean_bytes(ticks):,.0f} bytes sent, {mean_bytes(records):,.0f} recorded, "
         f"{mean_bytes([pack_record(each) for each in records]):,.0f} packed"

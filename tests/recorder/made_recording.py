@@ -234,6 +234,7 @@ def _tick(
         ]
         if second % 20 == 0
         else [],
+        **_lines(group, convoy, second),
         "gcs": [
             {
                 "gc_interpreter": "",
@@ -245,6 +246,27 @@ def _tick(
                 "gc_uncollectable_total": 0,
             }
         ],
+    }
+
+
+def _lines(group: str, convoy: bool, second: int) -> dict[str, Any]:
+    """Lines by their numbers. Names come with the first of them, and again."""
+    names = [
+        ("score", "/srv/shop/recommendations.py:41", "/recommend/<int:product>"),
+        ("page", "/srv/shop/shop.py:9", "/"),
+    ]
+    if group == HOSTILE:
+        names = [(HOSTILE, f"{HOSTILE}:1", f"/{HOSTILE}")]
+    fields = ("line_function", "line_place", "line_endpoint")
+    rows = [
+        {"line_number": number, **dict(zip(fields, name, strict=True))}
+        for number, name in enumerate(names, 16)
+    ]
+    return {
+        "line_names": rows if second % 60 == 1 else [],
+        # 1 is for handoffs.
+        "line_numbers": [*(row["line_number"] for row in rows), 1],
+        "line_times": [800_000 if convoy else 40_000, *[30_000] * (len(rows) - 1), 10_000],
     }
 
 

@@ -259,6 +259,24 @@ def percent(text: str) -> float:
     return float(text.removeprefix("< ").removesuffix(" %"))
 
 
+def test_which_lines_make_threads_wait_and_made_them_wait_before(page: Page, story: Story) -> None:
+    page.goto(story.at("gil", story.after, group="shop", before=story.row("slow", story.before)))
+    lines = page.get_by_label("Who holds the GIL while others wait: lines")
+    expect(lines.get_by_role("columnheader", name="before, per second")).to_be_visible()
+    first = lines.locator("tbody tr").first
+    expect(first).to_contain_text("score /srv/shop/recommendations.py:41")
+    expect(first).to_contain_text("/recommend/<int:product>")
+    cells = first.locator("td").all_text_contents()
+    now_s, before_s = seconds(cells[-2]), seconds(cells[-1])
+    assert before_s > 5 * now_s > 0
+    expect(lines.locator("tbody tr").nth(2)).to_contain_text("(handoff)")
+    lines.get_by_role("button", name="before, per second").click()
+    expect(lines.locator("th[aria-sort=descending]")).to_have_text(re.compile("before"))
+    page.goto(story.at("gil", story.after, group="shop"))
+    expect(lines.locator("tbody tr").first).to_contain_text("score")
+    expect(lines.get_by_role("columnheader", name="before, per second")).to_have_count(0)
+
+
 def test_who_holds_the_gil_and_the_longest_holds_with_their_stack(page: Page, story: Story) -> None:
     page.goto(story.at("gil", story.before, group="shop"))
     endpoints = card(page, "Who holds the GIL: endpoints")

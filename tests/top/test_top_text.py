@@ -154,6 +154,18 @@ def test_an_answer_of_another_shape_is_shown_as_unknown(answer: Any) -> None:
     assert list(page.history(answer, 80)) == []
 
 
+def test_lines_that_make_threads_wait_have_their_place_and_endpoint() -> None:
+    line = {"function": "score", "file": "shop.py", "line": 41, "endpoint": "/", "waited": 1.5}
+    handoff = {"function": "(handoff)", "file": "", "line": 0, "endpoint": "", "waited": 0.01}
+    answer = {"lines": [line, handoff, {**line, "function": EVIL, "file": EVIL}]}
+    table = tables.lines(answer)
+    assert table.cells(table.rows[0]) == ["1.5 s", "score", "shop.py:41", "/"]
+    assert table.cells(table.rows[1]) == ["10 ms", "(handoff)", "-", "-"]
+    assert_printable("".join(table.cells(table.rows[2])))
+    drawn = once.draw("here", answers.now(), "holders", answer)
+    assert "1500.000 score shop.py:41 /" in " ".join(drawn.split())
+
+
 def test_who_measures_less_is_said_to_measure_less() -> None:
     assert "(lower bound)" in "\n".join(page.totals(answers.measured(exact=False)))
     assert "(lower bound)" not in "\n".join(page.totals(answers.measured()))

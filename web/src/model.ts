@@ -270,10 +270,22 @@ export interface Hold extends ProcessName {
   endpoint: string;
 }
 
+/** What threads waited while others executed a line. Without a file it stands for no line. */
+export interface LineRow {
+  function: string;
+  file: string;
+  line: number;
+  endpoint: string;
+  waited: number;
+}
+
 export interface Holders {
+  /** The length of the range. */
+  seconds: number;
   gils: GilRow[];
   threads: ThreadRow[];
   endpoints: Endpoint[];
   interpreters: InterpreterRow[];
+  lines: LineRow[];
   holds: Hold[];
 }

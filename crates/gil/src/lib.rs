@@ -59,10 +59,16 @@ pub use installation::is_installed;
 pub use learning::{probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
 pub use profile::control::{
-    Charge, Copy as Profile, Frame, GilSums, NotBegun, begin as begin_profile,
-    copy as read_profile, end as end_profile, read_file as read_profile_in_ledger,
+    Charge, Copy as Profile, GilSums, NotBegun, begin as begin_profile,
+    begin_for_reporter as begin_reported_profile, copy as read_profile, end as end_profile,
+    read_file as read_profile_in_ledger,
+};
+pub use profile::growth::{
+    Growth as ProfileGrowth, is_read as profile_is_reported, make_room as make_room_in_profile,
+    stop_reading as end_reported_profile, take as profile_growth,
 };
 pub use profile::layout::{Layout, LineFormat};
+pub use profile::resolver::Frame;
 pub use profile::sampler;
 pub use profile::{STACK_DEPTH, is_on as profile_is_on};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
@@ -142,6 +148,15 @@ pub fn begin_anew() {
 /// it. It has no effect under `interval`, where CPython schedules, and before the first install.
 pub fn set_switch_interval_of_this_thread(interval_ns: Option<u64>) {
     threads::set_switch_interval_of_this_thread_ns(interval_ns.unwrap_or(0));
+}
+
+/// Notes what the calling thread works for from now on, in numbers of the caller; 0 for nothing.
+/// The profile tells contexts apart.
+pub fn set_context_of_this_thread(context: u32) {
+    if profile_is_on() {
+        rows::counters_of_this_thread()
+            .for_each(|counters| counters.context.store(context, Relaxed));
+    }
 }
 
 /// Stores what only the interpreter knows with the counters, for a report by another process.

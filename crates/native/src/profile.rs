@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-pub static FUNCTIONS: Methods<8> = Methods::new([
+pub static FUNCTIONS: Methods<10> = Methods::new([
     function(
         c"profile_begin",
         begin,
@@ -21,6 +21,18 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
           \n\
           Charges waiting to stacks from now on: in the file of the ledger, behind the counters,\n\
           or in memory.",
+    ),
+    function(
+        c"profile_report",
+        report,
+        c"profile_report() -> bool\n\
+          \n\
+          Lets a reporter read the profile, which is begun if none is on. Returns whether it can.",
+    ),
+    function(
+        c"profile_report_no_more",
+        report_no_more,
+        c"profile_report_no_more()\n\nEnds a profile that only a reporter reads.",
     ),
     function(
         c"profile_read",
@@ -103,13 +115,38 @@ fn begin<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
     }
 }
 
+fn report<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let can = headway_gil::is_installed() && py.is_main_interpreter() && !cfg!(Py_GIL_DISABLED);
+    let begun = can.then(|| frame_layout::layout(py)).flatten().is_some_and(|layout| {
+        // SAFETY: a thread state is attached.
+        let state = unsafe { PyThreadState_Get() } as usize;
+        let verify = |calls: &[Frame]| frame_layout::matches(py, calls);
+        headway_gil::begin_reported_profile(layout, state, verify).is_ok()
+    });
+    if begun {
+        start_sampler();
+    }
+    begun.to_python(py)
+}
+
+fn report_no_more<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    py.detach(|| {
+        if headway_gil::end_reported_profile() {
+            stop_sampler();
+        }
+    });
+    Ok(Object::none(py))
+}
+
 fn read<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     or_none(py, py.detach(headway_gil::read_profile))
 }
 
 fn end<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     let copied = py.detach(|| {
-        stop_sampler();
+        if !headway_gil::profile_is_reported() {
+            stop_sampler();
+        }
         headway_gil::end_profile()
     });
     or_none(py, copied)

@@ -6,6 +6,7 @@
 //! - `resources` with `cgroup`: the resources that the process uses;
 //! - `gils`: the meter's counters;
 //! - `long_holds`: holds of a GIL that kept other threads waiting;
+//! - `lines` with `contexts`: the code that ran while other threads waited;
 //! - `gc_pauses`: the garbage collector;
 //! - others that the user of the crate adds, such as a server.
 //!
@@ -17,11 +18,13 @@
 //! requests or receivers.
 
 mod cgroup;
+pub mod contexts;
 mod datagram_sender;
 pub mod gc_pauses;
 mod gils;
 mod identity;
 pub mod internal_thread;
+mod lines;
 pub mod lock;
 pub mod long_holds;
 mod mod_wsgi;
@@ -35,6 +38,7 @@ mod waker;
 pub use datagram_sender::{DatagramSender, TargetError};
 pub use gils::Gils;
 pub use identity::Identity;
+pub use lines::Lines;
 pub use mod_wsgi::{MOD_WSGI_BUCKETS, mod_wsgi_buckets};
 pub use reporter::{Ending, Reporter, Settings};
 pub use resources::Resources;

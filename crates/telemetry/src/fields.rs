@@ -350,6 +350,20 @@ fields! {
     1240 DEATH "death" Text No,
     1241 SHUTDOWN_DETAIL "shutdown_detail" Text No,
     1242 REPORTED_BY_SUPERVISOR "reported_by_supervisor" Count No,
+    // What threads waited while another one executed a line. A tick has numbers instead of names:
+    // see `lines`.
+    1260 LINES "lines" Row ByKey,
+    1261 LINE_FUNCTION "line_function" Text Key,
+    // FILE:NUMBER.
+    1262 LINE_PLACE "line_place" Text Key,
+    1263 LINE_ENDPOINT "line_endpoint" Text Key,
+    1264 LINE_WAITED "line_waited" Seconds Sum,
+    // In ticks only.
+    1270 LINE_NAMES "line_names" Row No,
+    1271 LINE_NUMBER "line_number" Count No,
+    1272 LINE_NUMBERS "line_numbers" Counts No,
+    // In microseconds, in the order of LINE_NUMBERS.
+    1273 LINE_TIMES "line_times" Counts No,
 }
 
 const PLACES: usize = FIELDS[FIELDS.len() - 1].id as usize + 1;

@@ -9,6 +9,7 @@
 //! - `datagram`: writing and parsing datagrams.
 //! - `histogram`: the code of a histogram.
 //! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
+//! - `lines`: the names of lines of code, which a tick has only once.
 //! - `plausible`: bounds on the values of a tick.
 //!
 //! The crate knows no operating system, no Python, no sender and no receiver. It parses input from
@@ -17,6 +18,7 @@
 pub mod datagram;
 pub mod fields;
 pub mod histogram;
+pub mod lines;
 pub mod merge;
 pub mod plausible;
 pub mod record;

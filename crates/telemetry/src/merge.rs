@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 pub const MAX_DISTINCT: usize = 16;
 /// Rows of one kind.
 pub const MAX_ROWS: usize = 128;
+/// Rows of lines. There are more lines than threads or endpoints, and most rows are small.
+pub const MAX_LINES: usize = 32;
 /// The name of the row for all that has no row of its own.
 pub const OTHER: &str = "(other)";
 
@@ -251,7 +253,7 @@ fn add_row(rows: &mut Rows, field: &Field, row: &[u8]) -> Result<(), Malformed> 
         }
     }
     rows.entry(key).or_default().add_entries(row_entries(row))?;
-    if rows.len() > 2 * MAX_ROWS { fold(rows, field) } else { Ok(()) }
+    if rows.len() > 2 * most_rows(field) { fold(rows, field) } else { Ok(()) }
 }
 
 /// Keeps the heaviest rows and one row for the others.
@@ -261,7 +263,7 @@ fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     let mut other = rows.remove(&other_key).unwrap_or_default();
     let mut by_weight: Vec<_> = std::mem::take(rows).into_iter().collect();
     by_weight.sort_by_key(|(_, row)| std::cmp::Reverse(row.weight()));
-    for (_, mut row) in by_weight.split_off(by_weight.len().min(MAX_ROWS - 1)) {
+    for (_, mut row) in by_weight.split_off(by_weight.len().min(most_rows(field) - 1)) {
         row.totals.retain(|(id, _)| !is_key(*id));
         other.absorb(row)?;
     }
@@ -272,6 +274,10 @@ fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     other.totals.sort_by_key(|(id, _)| *id);
     rows.insert(other_key, other);
     Ok(())
+}
+
+fn most_rows(field: &Field) -> usize {
+    if field.id == id::LINES { MAX_LINES } else { MAX_ROWS }
 }
 
 fn is_key(id: u16) -> bool {

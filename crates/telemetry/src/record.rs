@@ -34,6 +34,15 @@ impl RecordWriter {
         Self { bytes: Vec::new(), last: 0 }
     }
 
+    /// A writer that continues a record.
+    pub fn after(record: Vec<u8>) -> Result<Self, Malformed> {
+        let mut last = 0;
+        for entry in entries(&record)? {
+            last = entry?.0.id;
+        }
+        Ok(Self { bytes: record, last })
+    }
+
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

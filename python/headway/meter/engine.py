@@ -131,13 +131,25 @@ def begin_profile(ledger: str | None = None) -> None:
     Raises `Unsupported` if this interpreter has no GIL, if its frames cannot be read, or if there
     is no room.
     """
-    global _forks_are_seen
     native = _native()
     try:
         native.profile_begin(None if ledger is None else os.fsencode(ledger))
     except RuntimeError as refusal:
         raise Unsupported(f"no profile can be kept: {refusal}") from None
-    # CPython 3.12 and later warn about forks in a process with several threads.
+    _see_forks(native)
+
+
+def report_profile() -> None:
+    """Lets the reporter of this process read the profile, which begins if none is on. Does nothing
+    where no profile can be kept."""
+    native = _native()
+    if native.profile_report():
+        _see_forks(native)
+
+
+def _see_forks(native: Any) -> None:
+    """CPython 3.12 and later warn about forks in a process with several threads."""
+    global _forks_are_seen
     if not _forks_are_seen:
         _forks_are_seen = True
         os.register_at_fork(before=native.profile_pause, after_in_parent=native.profile_resume)

@@ -39,7 +39,7 @@ class Reporter:
         fields for each datagram. Raises `OSError` if descriptors or threads are exhausted, and
         `ValueError` for a path that no socket can have."""
         from headway import _native
-        from headway.meter import stacks
+        from headway.meter import engine, stacks
 
         self._native = _native
         stacks.prepare()
@@ -48,6 +48,7 @@ class Reporter:
         self.started = time.time()
         fields = {**own_identity(), **identity, "process_kind": kind, "process_group": group}
         self._handle = _native.telemetry_start(os.fsencode(path), interval_s, self.started, fields)
+        engine.report_profile()
 
     def add_server(
         self, server: object, threads: int, places: Sequence[tuple[str, str, bool]]
@@ -62,6 +63,8 @@ class Reporter:
         """Sends the rest of the report and the end of the process. Does nothing in a forked
         child."""
         self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
+        if os.getpid() == self._pid:
+            self._native.profile_report_no_more()
 
     @property
     def waker(self) -> int:

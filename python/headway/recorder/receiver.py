@@ -144,6 +144,7 @@ class Recorder:
             # process itself has reported, its supervisor may report its death.
             sender.pid_confirmed = credentials[0] == said_pid
         if record is not None:
+            record = _native.telemetry_add_lines(sender.line_names, datagram, record)
             self._number += 1
             ticks.append(Tick(self._number, stamp, sender, record))
         for found in find_events(kind, stamp, fields):

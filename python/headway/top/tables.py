@@ -178,6 +178,12 @@ GILS = (
     Column("takes", "takes", "takes", COUNT, 2),
     Column("contended", "contended", "contended_takes", COUNT, 1),
 )
+LINES = (
+    Column("waited", "others waited", "waited", SECONDS),
+    Column("function", "function", "function", TEXT),
+    Column("place", "line", "place", TEXT, 1),
+    Column("endpoint", "endpoint", "endpoint", TEXT, 2),
+)
 HOLDS = (
     Column("time", "time", "time", CLOCK, 3),
     Column("pid", "pid", "pid", PID, 4),
@@ -286,6 +292,14 @@ def threads(answer: Row) -> Table:
     return Table("threads", THREADS, rows_of(answer, "threads"))
 
 
+def lines(answer: Row) -> Table:
+    rows = []
+    for row in rows_of(answer, "lines"):
+        place = f"{row['file']}:{row.get('line')}" if row.get("file") else None
+        rows.append({**row, "place": place})
+    return Table("lines that make threads wait", LINES, rows)
+
+
 def holds(answer: Row) -> Table:
     return Table("long holds", HOLDS, rows_of(answer, "holds"))
 
@@ -316,7 +330,7 @@ VIEWS = (
     View("overview", "1", "series", (groups,), since_s=300, points=60),
     View("processes", "2", "slots", (), points=5),
     View("slow", "3", "slow", (slow,), since_s=600),
-    View("holders", "4", "holders", (gils, threads, holds)),
+    View("holders", "4", "holders", (gils, threads, lines, holds)),
     View("endpoints", "5", "holders", (endpoints,)),
     View("gc", "6", "gc", (gc,), since_s=600),
     View("lifecycle", "7", "lifecycle", (lifecycle,), since_s=600),

@@ -2,8 +2,11 @@
 // holder's Python stack.
 
 import type { Address } from "../address";
+import { selectionParameters } from "../address";
 import { useAnswer } from "../answers";
+import { parseRow } from "../comparison";
 import * as format from "../format";
+import { beside } from "../lines";
 import type { Holders as Answered } from "../model";
 import { refreshSeconds } from "../range";
 import { Trouble, Waiting } from "../trouble";
@@ -13,13 +16,26 @@ import { asked } from "./props";
 export function Holders({ address }: { address: Address }) {
   const every = refreshSeconds(address.range);
   const answer = useAnswer<Answered>("holders", asked(address), every && Math.max(3, every));
+  const before = parseRow(address.view.before ?? "");
+  const earlier = useAnswer<Answered>(
+    "holders",
+    before
+      ? [
+          ["from", before.from.toFixed(3)],
+          ["to", before.to.toFixed(3)],
+          ...selectionParameters(before.selection),
+        ]
+      : [["from", "-1"]],
+    null,
+  );
   if (!answer.data) return <Waiting answer={answer} />;
   const { gils, threads, endpoints, interpreters, holds } = answer.data;
   const held = threads.reduce((sum, thread) => sum + thread.held, 0);
   const byEndpoint = endpoints.reduce((sum, endpoint) => sum + endpoint.gil_held, 0);
   return (
     <>
-      <Trouble answers={[answer]} />
+      <Trouble answers={before ? [answer, earlier] : [answer]} />
+      <Lines now={answer.data} before={before && !earlier.stale ? earlier.data : null} />
       <Figures
         title="GILs"
         rows={gils}
@@ -96,6 +112,51 @@ export function Holders({ address }: { address: Address }) {
       )}
       <LongestHolds holds={holds} />
     </>
+  );
+}
+
+function Lines({ now, before }: { now: Answered; before: Answered | null }) {
+  const rows = beside(now, before);
+  const all = now.lines.reduce((sum, line) => sum + line.waited, 0);
+  return (
+    <Figures
+      title="Who holds the GIL while others wait: lines"
+      note="the innermost Python call of the holder, and how long others waited meanwhile"
+      empty="No thread waited for a GIL in this range, or the processes do not report lines."
+      rows={rows}
+      name={(line) => (
+        <>
+          {line.function} {line.file && <small>{`${line.file}:${line.line}`}</small>}
+        </>
+      )}
+      id={(line) => line.key}
+      columns={[
+        { label: "Endpoint", cell: (line) => line.endpoint, text: true },
+        {
+          label: "Others waited",
+          cell: (line) => format.seconds(line.waited),
+          by: (line) => line.waited,
+        },
+        {
+          label: "of all",
+          cell: (line) => <Bar share={all ? line.waited / all : 0} colour="amber" />,
+        },
+        {
+          label: "per second",
+          cell: (line) => format.seconds(line.rate),
+          by: (line) => line.rate,
+        },
+        ...(before
+          ? [
+              {
+                label: "before, per second",
+                cell: (line: (typeof rows)[number]) => format.seconds(line.before),
+                by: (line: (typeof rows)[number]) => line.before,
+              },
+            ]
+          : []),
+      ]}
+    />
   );
 }
 

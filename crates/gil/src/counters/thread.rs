@@ -18,6 +18,9 @@ pub struct ThreadCounters {
     pub native_id: AtomicU32,
     /// How many ended threads this sum stands for; 0 for a single thread.
     pub aggregated: AtomicU32,
+    /// What the thread works for, in numbers of the program; 0 if it is not known. Writer: the
+    /// thread. Readers: the thread's events, and the sampler of the profile. Relaxed.
+    pub context: AtomicU32,
     pub takes: AtomicU64,
     pub contended_takes: AtomicU64,
     pub voluntary_drops: AtomicU64,
@@ -50,6 +53,7 @@ impl ThreadCounters {
             gil: AtomicU32::new(0),
             native_id: AtomicU32::new(0),
             aggregated: AtomicU32::new(0),
+            context: AtomicU32::new(0),
             takes: AtomicU64::new(0),
             contended_takes: AtomicU64::new(0),
             voluntary_drops: AtomicU64::new(0),
@@ -147,6 +151,7 @@ impl ThreadCounters {
         self.wait_began_ns.store(0, Relaxed);
         self.aggregated.store(0, Relaxed);
         self.native_id.store(0, Relaxed);
+        self.context.store(0, Relaxed);
         self.name.set(b"");
         self.wait.clear();
         self.hold.clear();

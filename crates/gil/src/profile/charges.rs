@@ -181,7 +181,7 @@ impl Charges {
         random ^= random >> 7;
         random ^= random << 17;
         self.random.store(random, Relaxed);
-        let share = (random >> 32) * (2 * MEAN_LIMIT_NS) >> 32;
+        let share = ((random >> 32) * (2 * MEAN_LIMIT_NS)) >> 32;
         let threads = u64::from(self.waiters.load(Relaxed).max(1));
         let limit = match side {
             Side::Held => &self.held_limit_ns,
@@ -196,6 +196,11 @@ impl Charges {
         self.reading_node.store(node, Relaxed);
         self.reading_waiter.store(waiter, Relaxed);
         self.reading_hold.store(hold, Relaxed);
+    }
+
+    /// The tables of stacks are cleared.
+    pub fn forget_reading(&self) {
+        self.reading_hold.store(0, Relaxed);
     }
 
     /// Whether the stack of the present hold was read while it lasted.

@@ -1,6 +1,5 @@
 //! Beginning, ending and reading a profile. Not for hooks.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::Ordering::*;
 
@@ -8,23 +7,16 @@ use headway_measure::clock;
 use rustix::mm::munmap;
 
 use super::charges::Charges;
-use super::frames::{self, Calls, Memory, NO_OFFSET, Own};
-use super::layout::{Layout, LineFormat};
-use super::lines::line_of;
-use super::recording::{self, is_on, last_holder_of};
-use super::store::{CUT, EMPTY_STACK, Kind, STORE_BYTES, Store};
+use super::frames::{self, Calls, Memory, Own};
+use super::growth;
+use super::layout::Layout;
+use super::recording::{self, is_asked_for, is_on, last_holder_of};
+use super::resolver::{Frame, Resolver};
+use super::store::{Kind, STORE_BYTES, Store};
 use crate::counters::mapping::MappingError;
 use crate::counters::{self, file, free_list, state};
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
-
-/// A call: the function's name, the file and the line; 0 for an unknown line.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Frame {
-    pub function: String,
-    pub file: String,
-    pub line: u32,
-}
 
 /// What one stack of one thread is charged with. Thread IDs are the kernel's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,22 +80,51 @@ pub enum NotBegun {
 /// can be read after a crash, or in memory. `verify` gets the calling thread's calls, as they were
 /// read from memory, the innermost first, and returns whether they are right. For a thread that
 /// holds the main GIL, with the thread state at `state`.
+///
+/// A profile that is on for a reporter becomes this one, which begins with nothing charged.
 pub fn begin(
     layout: Layout,
     state: usize,
     path: Option<&CStr>,
     verify: impl FnOnce(&[Frame]) -> bool,
 ) -> Result<(), NotBegun> {
-    if is_on() {
+    if is_on() && is_asked_for() {
         return Err(NotBegun::IsOn);
     }
+    begin_as(true, layout, state, path, verify)
+}
+
+/// Begins a profile for a reporter, which reads it with [`growth::take`], or lets it read the one
+/// that is on. Its tables hold what a reporter needs. The rest is as for `begin`.
+pub fn begin_for_reporter(
+    layout: Layout,
+    state: usize,
+    verify: impl FnOnce(&[Frame]) -> bool,
+) -> Result<(), NotBegun> {
+    if growth::is_read() {
+        return Err(NotBegun::IsOn);
+    }
+    if !is_on() {
+        begin_as(false, layout, state, None, verify)?;
+    }
+    if growth::start() { Ok(()) } else { Err(NotBegun::IsOn) }
+}
+
+fn begin_as(
+    is_asked_for: bool,
+    layout: Layout,
+    state: usize,
+    path: Option<&CStr>,
+    verify: impl FnOnce(&[Frame]) -> bool,
+) -> Result<(), NotBegun> {
     if gils::main().cond.load(Relaxed) == 0 {
         return Err(NotBegun::NoGil);
     }
     let began = [clock::now_ns(), clock::wall_ns()];
     let store = match recording::last() {
-        // No event uses the tables of a profile that has ended: see `end`.
         Some(store) => {
+            stop_events();
+            growth::keep_rest(store);
             let _tables = store.lock();
             store.clear(began);
             store
@@ -124,6 +145,7 @@ pub fn begin(
         return Err(NotBegun::UnknownFrames);
     }
     recording::keep_layout(layout);
+    recording::set_asked_for(is_asked_for);
     recording::begin(store);
     Ok(())
 }
@@ -154,12 +176,23 @@ unsafe fn own_calls(store: &Store, layout: &Layout, state: usize) -> Option<Vec<
     Some(frames.cloned().collect())
 }
 
-/// Ends the profile and copies it; `None` if there was none in this process.
+/// Ends the profile and copies it; `None` if there was none in this process. It goes on for a
+/// reporter that reads it.
 pub fn end() -> Option<Copy> {
+    if is_on() && growth::is_read() {
+        let copied = copy();
+        recording::set_asked_for(false);
+        return copied;
+    }
+    stop_events();
+    copy()
+}
+
+/// Ends what is charged. Afterwards no event uses the tables.
+fn stop_events() {
     recording::end(clock::now_ns());
     // Events that began before may still use the tables. They hold a GIL's mutex, for a moment.
     gils::all().iter().for_each(|gil| gil.wait_for_event());
-    copy()
 }
 
 /// A copy of the present or last profile; `None` if there is none in this process.
@@ -208,9 +241,12 @@ pub fn bytes() -> Option<(*const u8, usize)> {
     recording::last().map(|store| (std::ptr::from_ref(store).cast(), STORE_BYTES))
 }
 
-/// Ends the profile and writes it to `fd`, behind the counters that are there; the error is an
+/// Ends a profile that was asked for and writes it to `fd`, behind the counters that are there; the error is an
 /// errno. Async-signal-safe.
 pub fn write_to(fd: c_int) -> Result<(), c_int> {
+    if !is_asked_for() {
+        return Ok(());
+    }
     recording::end(clock::now_ns());
     match bytes() {
         Some((start, bytes)) => file::write_behind(fd, 0, start, bytes),
@@ -262,86 +298,6 @@ fn sums_of(charges: &Charges, now_ns: u64) -> GilSums {
             + get(&charges.lost_held_ns),
         waits_not_recorded_ns: waited_ns.saturating_sub(get(&charges.charged_waits_ns))
             + get(&charges.lost_waits_ns),
-    }
-}
-
-/// Turns nodes into stacks of frames.
-struct Resolver<'a> {
-    store: &'a Store,
-    format: LineFormat,
-    frames: Vec<Frame>,
-    stacks: Vec<Vec<u32>>,
-    frame_of_call: HashMap<(u32, u32), u32>,
-    stack_of_node: HashMap<u32, u32>,
-    codes: HashMap<u32, Option<(String, String, Vec<u8>, u32)>>,
-}
-
-impl<'a> Resolver<'a> {
-    fn new(store: &'a Store) -> Self {
-        let format = LineFormat::from_number(store.line_format.load(Relaxed));
-        Self {
-            store,
-            format: format.unwrap_or(LineFormat::Locations),
-            frames: Vec::new(),
-            stacks: Vec::new(),
-            frame_of_call: HashMap::new(),
-            stack_of_node: HashMap::new(),
-            codes: HashMap::new(),
-        }
-    }
-
-    fn index_of(&mut self, node: u32) -> u32 {
-        if let Some(index) = self.stack_of_node.get(&node) {
-            return *index;
-        }
-        let stack = self.stack_of(node);
-        self.stacks.push(stack);
-        let index = self.stacks.len() as u32 - 1;
-        self.stack_of_node.insert(node, index);
-        index
-    }
-
-    /// The frames of a stack, the outermost call first.
-    fn stack_of(&mut self, mut node: u32) -> Vec<u32> {
-        let mut stack = Vec::new();
-        if node == EMPTY_STACK {
-            return stack;
-        }
-        while let Some((parent, code, offset)) = self.store.node(node)
-            && stack.len() < frames::DEPTH
-        {
-            stack.push(self.frame_of(code, offset));
-            node = parent;
-        }
-        if node == CUT {
-            stack.push(u32::MAX);
-        }
-        stack.reverse();
-        stack
-    }
-
-    fn frame_of(&mut self, code: u32, offset: u32) -> u32 {
-        if let Some(frame) = self.frame_of_call.get(&(code, offset)) {
-            return *frame;
-        }
-        let (store, format) = (self.store, self.format);
-        let found = self.codes.entry(code).or_insert_with(|| store.code(code));
-        let frame = match found {
-            None => Frame { function: "?".into(), file: String::new(), line: 0 },
-            Some((function, file, lines, first_line)) => {
-                let line = Some(offset).filter(|offset| *offset != NO_OFFSET);
-                let line = line.and_then(|offset| line_of(format, lines, *first_line, offset));
-                Frame {
-                    function: function.clone(),
-                    file: file.clone(),
-                    line: line.unwrap_or(*first_line),
-                }
-            }
-        };
-        self.frames.push(frame);
-        let index = self.frames.len() as u32 - 1;
-        self.frame_of_call.insert((code, offset), index);
-        index
     }
 }
 

@@ -6,14 +6,18 @@
 //! - [`store`]: code objects, stacks, and what they are charged with.
 //! - [`recording`]: what an event means for the profile. Runs in hooks.
 //! - [`sampler`], [`wakeup`]: the stacks of threads that hold for long while others wait.
+//! - [`resolver`]: which lines of which functions the tables have.
 //! - [`control`]: begin, end, read.
+//! - [`growth`]: what a reporter reads, again and again.
 
 mod charges;
 pub mod control;
 mod frames;
+pub mod growth;
 pub mod layout;
 mod lines;
 mod recording;
+pub mod resolver;
 pub mod sampler;
 mod store;
 #[cfg(test)]

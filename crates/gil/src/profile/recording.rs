@@ -5,12 +5,13 @@
 //! `on_wait`, `on_take` and `on_drop` run in hooks, with the GIL's mutex held.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 use headway_measure::add;
 
 use super::charges::{Charges, Side};
 use super::frames::{self, Calls, Memory, Own};
+use super::growth;
 use super::layout::Layout;
 use super::store::{self, Key, Kind, Store};
 use super::wakeup;
@@ -29,6 +30,11 @@ use crate::registry::threads::this_thread;
 static STORE: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
 /// The store of the present or last profile. Writers: `begin`, with release; a forked child.
 static LAST: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether the profile was asked for, by the program or a command. Otherwise it is on for a reporter
+/// alone, which reads neither threads nor the stacks of those that wait. Written by `control` before
+/// `begin`, and at the end of a profile that goes on for a reporter; relaxed, since a reader that
+/// finds the value before only charges with more or less detail.
+static IS_ASKED_FOR: AtomicBool = AtomicBool::new(true);
 /// Written by the first `begin`, before `STORE`.
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
@@ -47,6 +53,16 @@ fn store_at(store: &AtomicPtr<Store>) -> Option<&'static Store> {
 #[inline(always)]
 pub fn is_on() -> bool {
     !STORE.load(Relaxed).is_null()
+}
+
+/// See `IS_ASKED_FOR`.
+#[inline]
+pub(super) fn is_asked_for() -> bool {
+    IS_ASKED_FOR.load(Relaxed)
+}
+
+pub(super) fn set_asked_for(is_asked_for: bool) {
+    IS_ASKED_FOR.store(is_asked_for, Relaxed);
 }
 
 /// The store of the present profile.
@@ -87,6 +103,8 @@ pub(super) fn end(now_ns: u64) {
 pub fn forget() {
     STORE.store(std::ptr::null_mut(), Relaxed);
     LAST.store(std::ptr::null_mut(), Relaxed);
+    set_asked_for(true);
+    growth::forget();
 }
 
 /// A thread ends; its name is kept.
@@ -172,7 +190,7 @@ pub fn on_take(
         add(&charges.waits_ns, now_ns.saturating_sub(began_ns));
     }
     charges.begin_hold();
-    if wait.is_some() && charges.open_charge_ns(&Side::Waits).is_some() {
+    if wait.is_some() && is_asked_for() && charges.open_charge_ns(&Side::Waits).is_some() {
         charge_waiter(store, gil, charges, taker);
     }
 }
@@ -212,6 +230,7 @@ fn charge_waiter(store: &Store, gil: &Gil, charges: &Charges, taker: &ThreadCoun
         node: own_node(&tables, gil).unwrap_or(store::NO_NODE),
         thread: taker.native_id.load(Relaxed),
         waiter: 0,
+        context: taker.context.load(Relaxed),
     };
     if key.node == store::NO_NODE || !tables.charge(key, open_ns) {
         add(&charges.lost_waits_ns, open_ns);
@@ -227,7 +246,8 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
     let Some(tables) = store.try_lock() else { return };
     let Some(open_ns) = charges.open_charge_ns(&Side::Held) else { return };
     // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
-    let thread = unsafe { &*locked.holder }.native_id.load(Relaxed);
+    let holder = unsafe { &*locked.holder };
+    let (thread, context) = (holder_of_row(holder), holder.context.load(Relaxed));
     let serial = gil.serial.load(Relaxed);
     let mut left_ns = open_ns;
     if charges.has_reading() {
@@ -237,6 +257,7 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
             node: charges.reading_node.load(Relaxed),
             thread,
             waiter: charges.reading_waiter.load(Relaxed),
+            context,
         };
         if tables.charge(key, open_ns / 2) {
             left_ns -= open_ns / 2;
@@ -248,6 +269,7 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
         node: own_node(&tables, gil).unwrap_or(store::NO_NODE),
         thread,
         waiter: waiting_thread(gil, charges),
+        context,
     };
     if key.node == store::NO_NODE || !tables.charge(key, left_ns) {
         add(&charges.lost_held_ns, left_ns);
@@ -276,8 +298,16 @@ fn own_node(tables: &store::Locked, gil: &Gil) -> Option<u32> {
     }
 }
 
-/// The kernel's ID of a thread that waits; 0 if none is found soon.
+/// The thread in the key of a row: only a profile that was asked for tells threads apart.
+pub(super) fn holder_of_row(holder: &ThreadCounters) -> u32 {
+    if is_asked_for() { holder.native_id.load(Relaxed) } else { 0 }
+}
+
+/// The kernel's ID of a thread that waits; 0 if none is found soon, or none is needed.
 pub(super) fn waiting_thread(gil: &Gil, charges: &Charges) -> u32 {
+    if !is_asked_for() {
+        return 0;
+    }
     let Some(process) = counters::of_this_process() else { return 0 };
     let waits = |row: u32| {
         process.threads.get(row as usize).filter(|counters| {

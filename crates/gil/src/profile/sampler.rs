@@ -14,7 +14,7 @@ use headway_measure::clock::now_ns;
 
 use super::charges::{Charges, Running};
 use super::frames::{self, Calls, Foreign, Memory};
-use super::recording::{last_holder_of, layout, present, waiting_thread};
+use super::recording::{holder_of_row, last_holder_of, layout, present, waiting_thread};
 use super::store::{Key, Kind, Store};
 use super::wakeup;
 use crate::counters;
@@ -94,7 +94,8 @@ impl Reader {
         let layout = layout()?;
         let process = counters::of_this_process()?;
         let holder = gil.counters().holder.load(Relaxed);
-        let thread = process.threads.get(holder as usize)?.native_id.load(Relaxed);
+        let holder = process.threads.get(holder as usize)?;
+        let (thread, context) = (holder_of_row(holder), holder.context.load(Relaxed));
         self.memory.refresh();
         // SAFETY: `Foreign` asks the kernel to read.
         let is_read = unsafe {
@@ -118,7 +119,7 @@ impl Reader {
         let waiter = waiting_thread(gil, charges);
         let charged = node.is_some_and(|node| {
             charges.note_reading(hold, running.held_ns, node, waiter);
-            let key = Key { kind: Kind::Running as u32, serial, node, thread, waiter };
+            let key = Key { kind: Kind::Running as u32, serial, node, thread, waiter, context };
             tables.charge(key, open_ns)
         });
         if !charged {

@@ -16,7 +16,7 @@ use super::frames::{Call, Calls, Memory, text_of};
 use super::layout::Layout;
 use crate::counters::{GILS, Name};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"HWPROFL1");
+const MAGIC: u64 = u64::from_le_bytes(*b"HWPROFL2");
 const CODES: usize = 1 << 13;
 const NODES: usize = 1 << 16;
 const ROWS: usize = 1 << 14;
@@ -101,6 +101,8 @@ pub struct Key {
     pub thread: u32,
     /// That of a thread that waited for the holder; 0 if it is not known.
     pub waiter: u32,
+    /// What the thread worked for; 0 if it is not known.
+    pub context: u32,
 }
 
 /// What one stack of one thread is charged with.
@@ -111,6 +113,7 @@ struct Row {
     node: AtomicU32,
     thread: AtomicU32,
     waiter: AtomicU32,
+    context: AtomicU32,
     readings: AtomicU32,
     charged_ns: AtomicU64,
 }
@@ -192,18 +195,34 @@ impl Store {
 
     /// Empties the tables, for another profile in the same memory.
     pub fn clear(&self, began: [u64; 2]) {
-        self.rows.iter().for_each(|row| row.kind.store(0, Relaxed));
-        self.nodes.iter().for_each(|node| node.code.store(0, Relaxed));
-        self.codes.iter().for_each(|code| code.address.store(0, Relaxed));
-        for used in [&self.codes_used, &self.nodes_used, &self.rows_used, &self.arena_used] {
-            used.store(0, Relaxed);
-        }
+        self.clear_tables();
         self.next_thread.store(0, Relaxed);
         self.threads.iter().for_each(|thread| thread.native_id.store(0, Relaxed));
         self.gils.iter().chain([&self.ended]).for_each(Charges::clear);
         self.ended_ns.store(0, Relaxed);
         self.began_ns.store(began[0], Relaxed);
         self.began_wall_ns.store(began[1], Relaxed);
+    }
+
+    fn clear_tables(&self) {
+        self.rows.iter().for_each(|row| row.kind.store(0, Relaxed));
+        self.nodes.iter().for_each(|node| node.code.store(0, Relaxed));
+        self.codes.iter().for_each(|code| code.address.store(0, Relaxed));
+        for used in [&self.codes_used, &self.nodes_used, &self.rows_used, &self.arena_used] {
+            used.store(0, Relaxed);
+        }
+    }
+
+    /// Whether a table is so full that it should be cleared before the next charges.
+    pub fn is_nearly_full(&self) -> bool {
+        [
+            (&self.rows_used, limit(ROWS)),
+            (&self.nodes_used, limit(NODES)),
+            (&self.codes_used, limit(CODES)),
+            (&self.arena_used, ARENA_BYTES as u32),
+        ]
+        .iter()
+        .any(|(used, limit)| used.load(Relaxed) > limit / 2)
     }
 
     /// Takes the lock if that is possible within a moment. For hooks.
@@ -251,15 +270,22 @@ impl Store {
 
     /// The rows: keys, charges in nanoseconds and numbers of readings.
     pub fn rows(&self) -> impl Iterator<Item = (Key, u64, u32)> {
-        self.rows.iter().filter(|row| row.kind.load(Relaxed) != 0).map(|row| {
+        self.rows_by_index().map(|(_, key, charged_ns, readings)| (key, charged_ns, readings))
+    }
+
+    /// The rows with their indices, which stay until the tables are cleared.
+    pub fn rows_by_index(&self) -> impl Iterator<Item = (usize, Key, u64, u32)> {
+        let used = self.rows.iter().enumerate().filter(|(_, row)| row.kind.load(Relaxed) != 0);
+        used.map(|(index, row)| {
             let key = Key {
                 kind: row.kind.load(Relaxed),
                 serial: row.serial.load(Relaxed),
                 node: row.node.load(Relaxed),
                 thread: row.thread.load(Relaxed),
                 waiter: row.waiter.load(Relaxed),
+                context: row.context.load(Relaxed),
             };
-            (key, row.charged_ns.load(Relaxed), row.readings.load(Relaxed))
+            (index, key, row.charged_ns.load(Relaxed), row.readings.load(Relaxed))
         })
     }
 
@@ -291,6 +317,12 @@ impl Store {
 }
 
 impl Locked<'_> {
+    /// Empties the tables of what is charged; the sums of the GILs stay.
+    pub fn clear(&self) {
+        self.0.clear_tables();
+        self.0.gils.iter().for_each(Charges::forget_reading);
+    }
+
     /// The node of a stack; `None` if there is no room for it.
     ///
     /// # Safety
@@ -425,10 +457,10 @@ impl Locked<'_> {
 
     /// Adds to the row with this key. Returns false if there is no room for one.
     pub fn charge(&self, key: Key, charged_ns: u64) -> bool {
-        let Key { kind, serial, node, thread, waiter } = key;
+        let Key { kind, serial, node, thread, waiter, context } = key;
         let first = u64::from(node) << 32 | u64::from(serial);
         let second = u64::from(thread) << 32 | u64::from(waiter);
-        let hash = hash_of(&[first, second, u64::from(kind)]);
+        let hash = hash_of(&[first, second, u64::from(context) << 32 | u64::from(kind)]);
         for index in probes(hash, ROWS) {
             let Some(row) = self.0.rows.get(index) else { return false };
             let stored = row.kind.load(Relaxed);
@@ -436,7 +468,8 @@ impl Locked<'_> {
                 && row.serial.load(Relaxed) == serial
                 && row.node.load(Relaxed) == node
                 && row.thread.load(Relaxed) == thread
-                && row.waiter.load(Relaxed) == waiter;
+                && row.waiter.load(Relaxed) == waiter
+                && row.context.load(Relaxed) == context;
             if stored == 0 {
                 if take_entry(&self.0.rows_used, limit(ROWS)).is_none() {
                     return false;
@@ -445,6 +478,7 @@ impl Locked<'_> {
                 row.node.store(node, Relaxed);
                 row.thread.store(thread, Relaxed);
                 row.waiter.store(waiter, Relaxed);
+                row.context.store(context, Relaxed);
                 row.readings.store(0, Relaxed);
                 row.charged_ns.store(0, Relaxed);
                 row.kind.store(kind, Release);

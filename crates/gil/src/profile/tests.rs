@@ -1,5 +1,6 @@
 //! Stacks that are made in memory, read and stored.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
 
 use super::frames::{self, Calls, DEPTH, Foreign, Memory, Own};
@@ -201,7 +202,8 @@ fn full_tables_refuse_and_keep_what_they_have() {
     // SAFETY: as above.
     unsafe { (code as *mut u64).add(5).write(40 | 1 << 32) };
     assert_eq!(node(store, state), Some(first));
-    let key = |thread| Key { kind: Kind::Waited as u32, serial: 1, node: first, thread, waiter: 0 };
+    let kind = Kind::Waited as u32;
+    let key = |thread| Key { kind, serial: 1, node: first, thread, waiter: 0, context: 0 };
     let tables = store.lock();
     let kept = (1..30_000).filter(|thread| tables.charge(key(*thread), 10)).count();
     assert!(kept > 10_000 && kept < 16_384, "{kept}");
@@ -209,6 +211,13 @@ fn full_tables_refuse_and_keep_what_they_have() {
     drop(tables);
     let row = store.rows().find(|(found, ..)| *found == key(1)).expect("a row");
     assert_eq!((row.1, row.2), (15, 2));
+    assert!(store.is_nearly_full());
+    let tables = store.lock();
+    tables.clear();
+    assert!(!store.is_nearly_full() && store.rows().next().is_none());
+    assert!(tables.charge(Key { context: 7, ..key(1) }, 10) && tables.charge(key(1), 5));
+    drop(tables);
+    assert_eq!(store.rows().map(|row| (row.0.context, row.1)).collect::<HashSet<_>>().len(), 2);
     store.clear([3, 4]);
     assert_eq!(store.rows().count(), 0);
     assert!(node(store, state).is_some());

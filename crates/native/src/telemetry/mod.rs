@@ -7,16 +7,20 @@ pub mod reporting;
 mod writing;
 
 use headway_python::attached::Attached;
+use headway_python::capsule::{self, InCapsule};
 use headway_python::convert::{arguments, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
 use headway_telemetry::datagram::{Datagram, Header};
 use headway_telemetry::fields::kind;
+use headway_telemetry::lines::LineNames;
 use headway_telemetry::merge::Sum;
 use headway_telemetry::{Malformed, plausible, tick};
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
 
-pub static FUNCTIONS: Methods<8> = Methods::new([
+pub static FUNCTIONS: Methods<10> = Methods::new([
     function(
         c"telemetry_arrived",
         arriving::arrived,
@@ -47,6 +51,20 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
           and None.\n\
           Raises ValueError for anything malformed, and for a tick with more than a process can\n\
           do in its interval.",
+    ),
+    function(
+        c"telemetry_line_names",
+        line_names,
+        c"telemetry_line_names() -> capsule\n\
+          \n\
+          The names of lines that one process has sent, for telemetry_add_lines().",
+    ),
+    function(
+        c"telemetry_add_lines",
+        add_lines,
+        c"telemetry_add_lines(names: capsule, datagram: bytes, record: bytes) -> bytes\n\
+          \n\
+          The record of a tick with the rows of its lines. Keeps the names that the tick has.",
     ),
     function(
         c"telemetry_record",
@@ -105,6 +123,27 @@ fn receive<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py
         (reading::datagram(py, &datagram)?, Object::none(py))
     };
     tuple(py, &[&u32::from(kind), &pid, &seq, &stamp_s, &fields, &record])
+}
+
+struct LineNamesCapsule(Mutex<LineNames>);
+
+// SAFETY: no other type has this name.
+unsafe impl InCapsule for LineNamesCapsule {
+    const NAME: &'static CStr = c"headway._native.line_names";
+}
+
+fn line_names<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    capsule::new(py, LineNamesCapsule(Mutex::default()))
+}
+
+fn add_lines<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (names, bytes, record): (&Object, &[u8], &[u8]) =
+        arguments(py, "telemetry_add_lines", given)?;
+    let LineNamesCapsule(names) = capsule::value(names)?;
+    let datagram = Datagram::parse(bytes).map_err(|error| refuse(py, error))?;
+    let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+    let record = names.add_lines(&datagram, record.to_vec()).map_err(|error| refuse(py, error))?;
+    Object::from_bytes(py, &record)
 }
 
 fn record<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

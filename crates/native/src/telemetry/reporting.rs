@@ -9,7 +9,7 @@ use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
 use headway_reporter::gc_pauses::GcPauses;
 use headway_reporter::long_holds::{self, LongHolds};
-use headway_reporter::{Ending, Gils, Identity, Reporter, Resources, Settings, TargetError};
+use headway_reporter::{Ending, Gils, Identity, Lines, Reporter, Resources, Settings, TargetError};
 use headway_server::limits::SlowRequestReport;
 use headway_server::stats::interval::InterpreterName;
 use headway_server::stats::report::ServerReport;
@@ -107,6 +107,7 @@ fn start<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
             Arc::new(Gils::from_now()),
             Arc::new(LongHolds::new(long_holds::THRESHOLD)),
             Arc::new(GcPauses::from_now()),
+            Arc::new(Lines::default()),
         ];
         Reporter::start(settings, sources)
     });

@@ -192,13 +192,14 @@ impl<A: Application> Driver<A> {
         if connection.forwarding != Forwarding::Unknown {
             connection.origin = self.preamble.origin_of(connection);
         }
-        state.recorder.begin_request(state.now_ns);
         let slow_requests = self.limits.slow_requests.as_deref();
         if let Some(slow_requests) = slow_requests {
             slow_requests.begin(&state.status, connection);
         }
         let (head, bytes) = connection.http.head();
-        state.status.begin_request(&bytes[head.method.clone()], &bytes[head.target.clone()]);
+        let target = &bytes[head.target.clone()];
+        state.recorder.begin_request(state.now_ns, target);
+        state.status.begin_request(&bytes[head.method.clone()], target);
         let in_batch = state.deferred.is_open();
         let resources = Resources {
             date: &state.date,

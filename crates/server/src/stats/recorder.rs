@@ -1,6 +1,7 @@
 //! Records the requests of one thread: counters, busy and CPU time, lines of the access log.
 
 use crate::stats::access_log::{AccessLog, Asked, LogBuffer, LogForm};
+use crate::stats::contexts::Contexts;
 use crate::stats::cpu_charges::CpuCharges;
 use crate::stats::date_cache::DateCache;
 use crate::stats::{RequestRecord, ServerStats, WorkerCounters, WorkerTimes};
@@ -16,6 +17,7 @@ pub struct Recorder {
     lines: LogBuffer,
     dates: DateCache,
     cpu: CpuCharges,
+    contexts: Contexts,
 }
 
 impl Recorder {
@@ -32,6 +34,7 @@ impl Recorder {
             lines: LogBuffer::default(),
             dates: DateCache::default(),
             cpu: CpuCharges::of_this_thread(),
+            contexts: Contexts::default(),
         }
     }
 
@@ -41,9 +44,10 @@ impl Recorder {
     }
 
     /// The thread takes up a request.
-    pub fn begin_request(&self, now_ns: u64) {
+    pub fn begin_request(&mut self, now_ns: u64, target: &[u8]) {
         if let Some(times) = &self.times {
             times.begin(now_ns);
+            self.contexts.begin(target);
         }
     }
 
@@ -52,6 +56,7 @@ impl Recorder {
         let cpu_ns = self.cpu.charge(elapsed_ns);
         if let Some(times) = &self.times {
             times.end(now_ns, cpu_ns);
+            self.contexts.end();
         }
         cpu_ns
     }

@@ -92,11 +92,31 @@ def holders(history: History, question: Question) -> Answer:
     answer: Answer = {name: _rows(record, name, prefix) for name, prefix in ROWS}
     answer["threads"].sort(key=lambda row: -row.get("held", 0.0) - row.get("parked", 0.0))
     answer["endpoints"].sort(key=lambda row: (-row.get("gil_held", 0.0), -row.get("requests", 0)))
+    answer["lines"] = _lines(record)
+    answer["seconds"] = span.seconds
     answer["holds"] = [
         {key.removeprefix("hold_"): value for key, value in event.items()}
         for event in history.events("hold", span.start, span.end, selection, MAX_HOLDS)
     ]
     return answer
+
+
+def _lines(record: Record) -> list[dict[str, Any]]:
+    """What threads waited while others executed each line, the longest first. A row without a file
+    stands for no line: handoffs, and what was not recorded."""
+    found = []
+    for row in record.get("lines", ()):
+        file, _, line = row.get("line_place", "").rpartition(":")
+        found.append(
+            {
+                "function": row.get("line_function", ""),
+                "file": file,
+                "line": int(line) if line.isascii() and line.isdigit() else 0,
+                "endpoint": row.get("line_endpoint", ""),
+                "waited": row.get("line_waited", 0.0),
+            }
+        )
+    return sorted(found, key=lambda row: -row["waited"])
 
 
 def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:

@@ -1,0 +1,193 @@
+//! What a profile charges to lines of code, for a reporter that reads it again and again.
+//!
+//! Only the innermost calls of holders count here. The tables of a profile never shrink, so the
+//! reader clears them when they are nearly full, unless the profile was asked for. What was charged
+//! before is kept here until it is taken, so nothing is lost and no sum goes backwards.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use headway_measure::clock;
+
+use super::charges::Charges;
+use super::recording::{self, is_asked_for, is_on};
+use super::resolver::{Frame, Resolver};
+use super::store::{Kind, Store};
+
+/// Whether a reporter reads the profile. Writers: `start`, `stop_reading`, a forked child.
+static IS_READ: AtomicBool = AtomicBool::new(false);
+/// Locked by the reporter's thread, and by threads that begin and end profiles. A forked child only
+/// tries to lock it, since a thread of the parent may have held it.
+static READING: Mutex<Option<Reading>> = Mutex::new(None);
+
+/// What others waited while threads held a GIL, since it was last taken. All GILs together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// By innermost call and context.
+    pub lines: Vec<(Frame, u32, u64)>,
+    /// Between a drop and the next take.
+    pub handoff_ns: u64,
+    pub not_recorded_ns: u64,
+}
+
+#[derive(Default)]
+struct Reading {
+    /// What each row of the tables was charged with, by index.
+    charged_ns: Vec<u64>,
+    frames: HashMap<u32, Frame>,
+    lines: HashMap<(Frame, u32), u64>,
+    handoff: Sum,
+    not_recorded: Sum,
+}
+
+/// A sum as it was last read, and how much it has grown since it was last taken.
+#[derive(Default)]
+struct Sum {
+    read_ns: u64,
+    grown_ns: u64,
+}
+
+impl Sum {
+    fn read(&mut self, now_ns: u64) {
+        self.grown_ns += now_ns.saturating_sub(self.read_ns);
+        self.read_ns = self.read_ns.max(now_ns);
+    }
+}
+
+/// Whether a reporter reads the profile.
+pub fn is_read() -> bool {
+    IS_READ.load(Relaxed)
+}
+
+/// In a forked child: there is no reporter.
+pub(super) fn forget() {
+    IS_READ.store(false, Relaxed);
+}
+
+fn reading() -> MutexGuard<'static, Option<Reading>> {
+    READING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins to read the profile that is on. What was charged before does not count. Returns false if
+/// another reporter reads it.
+pub(super) fn start() -> bool {
+    let Ok(mut reading) = READING.try_lock() else { return false };
+    if IS_READ.swap(true, Relaxed) {
+        return false;
+    }
+    let reading = reading.insert(Reading::default());
+    if let Some(store) = recording::present() {
+        reading.gather(store, false);
+        reading.take();
+    }
+    true
+}
+
+/// Ends what `control::begin_for_reporter` began. Returns whether the profile has ended; one that
+/// was asked for goes on.
+pub fn stop_reading() -> bool {
+    if !IS_READ.swap(false, Relaxed) {
+        return false;
+    }
+    *reading() = None;
+    let ends = is_on() && !is_asked_for();
+    if ends {
+        recording::end(clock::now_ns());
+    }
+    ends
+}
+
+/// What was charged since the last call; `None` if no reporter reads the profile.
+pub fn take() -> Option<Growth> {
+    if !is_read() {
+        return None;
+    }
+    let mut reading = reading();
+    let reading = reading.as_mut()?;
+    if let Some(store) = recording::present() {
+        reading.gather(store, false);
+    }
+    Some(reading.take())
+}
+
+/// Clears the tables if they are nearly full and a reporter reads them.
+pub fn make_room() {
+    if is_read()
+        && !is_asked_for()
+        && let Some(store) = recording::present().filter(|store| store.is_nearly_full())
+        && let Some(reading) = reading().as_mut()
+    {
+        reading.gather(store, false);
+    }
+}
+
+/// Keeps what was charged, for the reader if there is one. No event is charged any more, and the
+/// caller clears the store.
+pub(super) fn keep_rest(store: &Store) {
+    if is_read()
+        && let Some(reading) = reading().as_mut()
+    {
+        reading.gather(store, true);
+        reading.forget_tables();
+        (reading.handoff.read_ns, reading.not_recorded.read_ns) = (0, 0);
+    }
+}
+
+impl Reading {
+    /// Reads the growth. `at_end` counts what is not charged as not recorded.
+    fn gather(&mut self, store: &Store, at_end: bool) {
+        let tables = store.lock();
+        let mut resolver = Resolver::new(store);
+        let held = |kind: u32| kind != Kind::Waited as u32;
+        for (index, key, charged_ns, _) in store.rows_by_index().filter(|row| held(row.1.kind)) {
+            if self.charged_ns.len() <= index {
+                self.charged_ns.resize(index + 1, 0);
+            }
+            let Some(known_ns) = self.charged_ns.get_mut(index) else { continue };
+            let grown_ns = charged_ns.saturating_sub(*known_ns);
+            if grown_ns != 0 {
+                *known_ns = charged_ns;
+                let frame = self.frames.entry(key.node).or_insert_with(|| resolver.leaf(key.node));
+                *self.lines.entry((frame.clone(), key.context)).or_default() += grown_ns;
+            }
+        }
+        // The ended GILs first: one whose sums move there meanwhile is missed once, not counted
+        // twice.
+        let ended = [sums_of(&store.ended, true)];
+        let open = store.gils.iter().map(|charges| sums_of(charges, at_end));
+        let (handoff_ns, not_recorded_ns) = ended
+            .into_iter()
+            .chain(open)
+            .fold((0, 0), |sums, each| (sums.0 + each.0, sums.1 + each.1));
+        self.handoff.read(handoff_ns);
+        self.not_recorded.read(not_recorded_ns);
+        if !is_asked_for() && store.is_nearly_full() {
+            tables.clear();
+            self.forget_tables();
+        }
+    }
+
+    fn forget_tables(&mut self) {
+        self.charged_ns.clear();
+        self.frames.clear();
+    }
+
+    fn take(&mut self) -> Growth {
+        let lines = std::mem::take(&mut self.lines).into_iter();
+        Growth {
+            lines: lines.map(|((frame, context), ns)| (frame, context, ns)).collect(),
+            handoff_ns: std::mem::take(&mut self.handoff.grown_ns),
+            not_recorded_ns: std::mem::take(&mut self.not_recorded.grown_ns),
+        }
+    }
+}
+
+/// The handoffs of a GIL, and what is not recorded of its holds. Of a GIL that goes on, what is not
+/// charged yet is charged later.
+fn sums_of(charges: &Charges, has_ended: bool) -> (u64, u64) {
+    let charged_ns = charges.charged_held_ns.load(Relaxed);
+    let open_ns = charges.held_ns.load(Relaxed).saturating_sub(charged_ns);
+    let not_recorded_ns = charges.lost_held_ns.load(Relaxed) + if has_ended { open_ns } else { 0 };
+    (charges.handoff_ns.load(Relaxed), not_recorded_ns)
+}

@@ -1,0 +1,201 @@
+//! The lines of code that make threads wait: numbers in a tick, names in a record.
+//!
+//! A process numbers its lines and sends each name when it first uses the number, and again after a
+//! while, since a recorder may have begun later or a datagram may be lost. A record has the names,
+//! so that records of all processes add up.
+
+use super::datagram::{Datagram, entries};
+use super::fields::id;
+use super::merge::OTHER;
+use super::record::RecordWriter;
+use super::{Malformed, Value, counts};
+use std::collections::HashMap;
+
+/// The numbers that need no name. A process numbers its lines from `FIRST` on.
+pub const NUMBER_OF_OTHER: u32 = 0;
+pub const NUMBER_OF_HANDOFF: u32 = 1;
+pub const NUMBER_OF_NOT_RECORDED: u32 = 2;
+pub const FIRST: u32 = 16;
+
+/// Between a drop of a GIL and the next take.
+const HANDOFF: &str = "(handoff)";
+/// No stack was read.
+const NOT_RECORDED: &str = "(not recorded)";
+/// The name has not arrived.
+const UNNAMED: &str = "(not named yet)";
+
+/// Names that are kept of one process. It uses fewer at a time.
+const MAX_NAMES: usize = 512;
+const MAX_NAME_BYTES: usize = 300;
+/// Rows of one tick that are kept.
+const MAX_ROWS: usize = 64;
+
+/// The names that one process has sent.
+#[derive(Debug, Default)]
+pub struct LineNames {
+    names: HashMap<u32, Name>,
+    ticks: u64,
+}
+
+#[derive(Debug)]
+struct Name {
+    /// Function, place and endpoint.
+    texts: [Vec<u8>; 3],
+    /// The tick that used it last.
+    used: u64,
+}
+
+impl LineNames {
+    /// The record of a tick with the rows of its lines, and `record` itself if there are none.
+    pub fn add_lines(
+        &mut self,
+        datagram: &Datagram,
+        record: Vec<u8>,
+    ) -> Result<Vec<u8>, Malformed> {
+        let (Some(Value::Counts(numbers)), Some(Value::Counts(times))) =
+            (datagram.get(id::LINE_NUMBERS), datagram.get(id::LINE_TIMES))
+        else {
+            return Ok(record);
+        };
+        self.ticks += 1;
+        for (id, value) in datagram.fields() {
+            if let (id::LINE_NAMES, Value::Row(row)) = (id, value) {
+                self.learn(row);
+            }
+        }
+        let mut writer = RecordWriter::after(record)?;
+        let mut unnamed_ns = 0;
+        for (number, us) in counts(numbers).zip(counts(times)).take(MAX_ROWS) {
+            let ns = i64::from(us.max(0)) * 1_000;
+            match self.texts_of(number) {
+                Some(texts) => write_row(&mut writer, &texts, ns),
+                None => unnamed_ns += ns,
+            }
+        }
+        if unnamed_ns != 0 {
+            write_row(&mut writer, &[UNNAMED.as_bytes()], unnamed_ns);
+        }
+        Ok(writer.into_bytes())
+    }
+
+    fn learn(&mut self, row: &[u8]) {
+        let (mut number, mut texts) = (None, <[Vec<u8>; 3]>::default());
+        for (id, value) in entries(row).map_while(Result::ok) {
+            match (id, value) {
+                (id::LINE_NUMBER, Value::Count(found)) => number = u32::try_from(found).ok(),
+                (id::LINE_FUNCTION..=id::LINE_ENDPOINT, Value::Text(text)) => {
+                    let kept = &text[..text.len().min(MAX_NAME_BYTES)];
+                    texts[usize::from(id - id::LINE_FUNCTION)] = kept.to_vec();
+                }
+                _ => {}
+            }
+        }
+        let Some(number) = number.filter(|number| *number >= FIRST) else { return };
+        if self.names.len() >= MAX_NAMES && !self.names.contains_key(&number) {
+            let mut used: Vec<u64> = self.names.values().map(|name| name.used).collect();
+            used.sort_unstable();
+            let middle = used[used.len() / 2];
+            self.names.retain(|_, name| name.used > middle);
+        }
+        self.names.insert(number, Name { texts, used: self.ticks });
+    }
+
+    fn texts_of(&mut self, number: i32) -> Option<[&[u8]; 3]> {
+        let named = |name: &'static str| Some([name.as_bytes(), b"", b""]);
+        match u32::try_from(number).ok()? {
+            NUMBER_OF_OTHER => named(OTHER),
+            NUMBER_OF_HANDOFF => named(HANDOFF),
+            NUMBER_OF_NOT_RECORDED => named(NOT_RECORDED),
+            number => {
+                let name = self.names.get_mut(&number)?;
+                name.used = self.ticks;
+                Some(name.texts.each_ref().map(Vec::as_slice))
+            }
+        }
+    }
+}
+
+fn write_row(writer: &mut RecordWriter, texts: &[&[u8]], ns: i64) {
+    let mut row = RecordWriter::of_row();
+    for (text, id) in texts.iter().zip(id::LINE_FUNCTION..) {
+        if !text.is_empty() {
+            row.push(id, Value::Text(text));
+        }
+    }
+    row.push(id::LINE_WAITED, Value::Seconds(ns));
+    writer.push(id::LINES, Value::Row(&row.into_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::datagram::{Header, Writer};
+    use super::super::record::{entries, row_entries};
+    use super::super::{merge, tick};
+    use super::*;
+
+    fn sent(names: &[(u32, &str)], rows: &[(i32, i32)]) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.begin(&Header { kind: 2, pid: 1, seq: 1, stamp_s: 0.0 });
+        for (number, name) in names {
+            writer.row(id::LINE_NAMES, |row| {
+                row.count(id::LINE_NUMBER, u64::from(*number));
+                row.text(id::LINE_FUNCTION, name);
+                row.text(id::LINE_PLACE, "app.py:7");
+            });
+        }
+        writer
+            .counts(id::LINE_NUMBERS, rows.iter().map(|row| row.0).collect::<Vec<_>>().into_iter());
+        writer.counts(id::LINE_TIMES, rows.iter().map(|row| row.1).collect::<Vec<_>>().into_iter());
+        writer.bytes().to_vec()
+    }
+
+    fn record(names: &mut LineNames, datagram: &[u8]) -> Vec<u8> {
+        let datagram = Datagram::parse(datagram).unwrap();
+        names.add_lines(&datagram, tick::record(&datagram)).unwrap()
+    }
+
+    /// The rows of a record: the function, the number of names, the microseconds.
+    fn rows(record: &[u8]) -> Vec<(String, usize, i64)> {
+        let rows = entries(record).unwrap().filter_map(|entry| match entry.unwrap().1 {
+            Value::Row(row) => Some(row_entries(row).map(Result::unwrap).collect::<Vec<_>>()),
+            _ => None,
+        });
+        let read = rows.map(|row| match (row.first().unwrap().1, row.last().unwrap().1) {
+            (Value::Text(name), Value::Seconds(ns)) => {
+                (String::from_utf8_lossy(name).into_owned(), row.len() - 1, ns / 1_000)
+            }
+            other => panic!("{other:?}"),
+        });
+        read.collect()
+    }
+
+    #[test]
+    fn a_name_is_sent_once_and_rows_add_up() {
+        let mut names = LineNames::default();
+        let one = record(&mut names, &sent(&[(16, "work")], &[(16, 5), (1, 3)]));
+        let two = record(&mut names, &sent(&[], &[(16, 7), (2, 1), (0, 2)]));
+        assert_eq!(rows(&one), [("work".into(), 2, 5), ("(handoff)".into(), 1, 3)]);
+        let mut sum = rows(&merge::merge([&one[..], &two]).unwrap());
+        sum.sort();
+        let expected =
+            [("(handoff)", 1, 3), ("(not recorded)", 1, 1), ("(other)", 1, 2), ("work", 2, 12)];
+        assert_eq!(sum, expected.map(|(name, keys, us)| (name.to_owned(), keys, us)));
+    }
+
+    #[test]
+    fn lines_without_a_name_and_impossible_numbers_are_one_row() {
+        let mut names = LineNames::default();
+        let made = record(&mut names, &sent(&[(3, "no")], &[(3, 1), (17, 2), (-4, 4), (18, -9)]));
+        assert_eq!(rows(&made), [(UNNAMED.to_owned(), 1, 7)]);
+    }
+
+    #[test]
+    fn names_are_bounded_and_those_in_use_stay() {
+        let mut names = LineNames::default();
+        for number in FIRST..10_000 {
+            record(&mut names, &sent(&[(number, "f")], &[(FIRST as i32, 1), (number as i32, 1)]));
+            assert!(names.names.len() <= MAX_NAMES);
+        }
+        assert!(names.names.contains_key(&FIRST));
+    }
+}
