@@ -1,7 +1,7 @@
 """Runs CPython's own tests as plain Python and under `headway run --follow`, and compares them.
 
     .venvs/3.13/bin/python scripts/compare_cpython_tests.py
-        [--policy P]... [--ignore PATTERN]... [--json FILE] [TEST...]
+        [--policy P]... [--profile] [--ignore PATTERN]... [--json FILE] [TEST...]
 
 The outcome of every single test must be the same: passed, failed, error or skipped. A test whose
 outcome differs is run again on both sides, since some of CPython's tests depend on timing; it
@@ -101,9 +101,13 @@ def differing(plain: Outcomes, metered: Outcomes) -> list[str]:
     return sorted(name for name in names if plain.get(name) != metered.get(name))
 
 
-def compare(test: str, policy: str, plain: Outcomes, ignore: list[str]) -> list[str]:
+def compare(
+    test: str, policy: str, profiled: bool, plain: Outcomes, ignore: list[str]
+) -> list[str]:
     """The tests whose outcome under `policy` never agreed with that as plain Python."""
     headway = [sys.executable, "-m", "headway", "run", "--follow", "--policy", policy]
+    if profiled:
+        headway += ["--profile", os.path.join(tempfile.gettempdir(), f"{os.getpid()}.txt")]
     sides = [[sys.executable], headway]
     metered = run_tests(headway, test, [], ignore)
     different = differing(plain, metered)
@@ -164,6 +168,9 @@ def main() -> int:
         help="compare under this policy; may be given several times (default: interval)",
     )
     parser.add_argument(
+        "--profile", action="store_true", help="keep a contention profile of each file of tests"
+    )
+    parser.add_argument(
         "--ignore",
         metavar="PATTERN",
         action="append",
@@ -175,7 +182,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     policies = arguments.policy or ["interval"]
-    record = Record(arguments.json, {"policies": policies, "ignore": arguments.ignore})
+    options = {"policies": policies, "profile": arguments.profile, "ignore": arguments.ignore}
+    record = Record(arguments.json, options)
     tests = existing_tests(arguments.tests or TESTS)
     for test in tests:
         if test in record.tests:
@@ -185,7 +193,7 @@ def main() -> int:
         different = {
             policy: names
             for policy in policies
-            if (names := compare(test, policy, plain, arguments.ignore))
+            if (names := compare(test, policy, arguments.profile, plain, arguments.ignore))
         }
         counts = {what: list(plain.values()).count(what) for what in sorted(set(plain.values()))}
         each = (f"under {policy}: {', '.join(names)}" for policy, names in different.items())
