@@ -1,8 +1,9 @@
 //! The memory of a profile: code objects, stacks, and what they are charged with.
 //!
 //! The memory is one mapping without pointers, so a copy in a file has the same meaning. Nothing in
-//! it is removed while the profile is on, unless `growth` clears the tables: what finds no room is not recorded, and a charge that
-//! is not recorded stays in the difference of the sums of [`Charges`](super::charges::Charges).
+//! it is removed while the profile is on, unless `growth` clears the tables. A charge that finds no
+//! room is not recorded, and stays in the difference of the sums of
+//! [`Charges`](super::charges::Charges).
 //!
 //! All tables have one writer at a time, the holder of `lock`. A hook tries for a moment to get it,
 //! and otherwise leaves the charge to a later event.
