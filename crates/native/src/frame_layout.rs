@@ -105,10 +105,12 @@ fn base() -> Option<Layout> {
     }
     // Indices of `current_frame` and `thread_id`, and of the first fields of `interpreter_frame`,
     // `code_object`, `pyobject`, `bytes_object` and `unicode_object`, behind each one's size.
-    let [frame, thread, interpreter_frame, code, object, bytes, text] = match () {
-        () if cfg!(Py_3_15) => [26, 30, 40, 48, 59, 87, 90],
-        () if cfg!(Py_3_14) => [26, 27, 32, 40, 51, 75, 78],
-        () => [23, 24, 29, 35, 45, 65, 68],
+    let [frame, thread, interpreter_frame, code, object, bytes, text] = if cfg!(Py_3_15) {
+        [26, 30, 40, 48, 59, 87, 90]
+    } else if cfg!(Py_3_14) {
+        [26, 27, 32, 40, 51, 75, 78]
+    } else {
+        [23, 24, 29, 35, 45, 65, 68]
     };
     let at = |index: usize| usize::try_from(stated(index)).ok().filter(|at| *at < 1 << 16);
     let text_ascii = at(text + 2)?;

@@ -1,4 +1,4 @@
-//! What threads work for, as numbers that a thread can note where it may not allocate
+//! The work that threads do, as numbers that a thread can note where it may not allocate
 //! (`headway_gil::set_context_of_this_thread`). Servers note endpoints.
 
 use crate::lock::Lock;

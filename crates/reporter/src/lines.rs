@@ -39,12 +39,12 @@ pub struct Lines {
 
 #[derive(Default)]
 struct State {
-    /// What is not sent yet.
+    /// The waits that are not sent yet.
     pending_ns: HashMap<Line, u64>,
     other_ns: u64,
     handoff_ns: u64,
     not_recorded_ns: u64,
-    /// What the tick that is written leaves for the next one.
+    /// The part that the tick that is written leaves for the next one.
     rest_ns: u64,
     numbers: HashMap<Line, Number>,
     last_number: u32,

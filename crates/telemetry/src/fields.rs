@@ -350,7 +350,7 @@ fields! {
     1240 DEATH "death" Text No,
     1241 SHUTDOWN_DETAIL "shutdown_detail" Text No,
     1242 REPORTED_BY_SUPERVISOR "reported_by_supervisor" Count No,
-    // What threads waited while another one executed a line. A tick has numbers instead of names:
+    // The waits of threads while another one executed a line. A tick has numbers instead of names:
     // see `lines`.
     1260 LINES "lines" Row ByKey,
     1261 LINE_FUNCTION "line_function" Text Key,

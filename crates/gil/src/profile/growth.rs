@@ -1,4 +1,4 @@
-//! What a profile charges to lines of code, for a reporter that reads it again and again.
+//! The time that a profile charges to lines of code, for a reporter that reads it again and again.
 //!
 //! Only the innermost calls of holders count here. The tables of a profile never shrink, so the
 //! reader clears them when they are nearly full, unless the profile was asked for. What was charged
@@ -21,7 +21,7 @@ static IS_READ: AtomicBool = AtomicBool::new(false);
 /// tries to lock it, since a thread of the parent may have held it.
 static READING: Mutex<Option<Reading>> = Mutex::new(None);
 
-/// What others waited while threads held a GIL, since it was last taken. All GILs together.
+/// The waits of others while threads held a GIL, since the last call of `take`. All GILs together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
     /// By innermost call and context.
@@ -33,7 +33,7 @@ pub struct Growth {
 
 #[derive(Default)]
 struct Reading {
-    /// What each row of the tables was charged with, by index.
+    /// The charges of the rows of the tables, by index.
     charged_ns: Vec<u64>,
     frames: HashMap<u32, Frame>,
     lines: HashMap<(Frame, u32), u64>,
@@ -98,7 +98,7 @@ pub fn stop_reading() -> bool {
     ends
 }
 
-/// What was charged since the last call; `None` if no reporter reads the profile.
+/// The charges since the last call; `None` if no reporter reads the profile.
 pub fn take() -> Option<Growth> {
     if !is_read() {
         return None;

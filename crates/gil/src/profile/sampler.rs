@@ -14,7 +14,9 @@ use headway_measure::clock::now_ns;
 
 use super::charges::{Charges, Running};
 use super::frames::{self, Calls, Foreign, Memory};
-use super::recording::{holder_of_row, last_holder_of, layout, present, waiting_thread};
+use super::recording::{
+    holder_of_row, is_asked_for, last_holder_of, layout, present, waiting_thread,
+};
 use super::store::{Key, Kind, Store};
 use super::wakeup;
 use crate::counters;
@@ -25,6 +27,8 @@ use crate::registry::gils;
 static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 const LOOK_NS: u64 = 1_000_000;
+/// For a profile that only a reporter reads, which goes on for the life of the process.
+const REPORTED_LOOK_NS: u64 = 4_000_000;
 /// Looks without a thread that waits before the sampler sleeps.
 const IDLE_LOOKS: u32 = 8;
 /// A wake-up may be lost, since hooks do not order it.
@@ -50,7 +54,8 @@ pub fn run() {
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
             // The interval varies, so that no pattern of holds escapes.
-            let interval_ns = LOOK_NS * 3 / 4 + now_ns % (LOOK_NS / 2);
+            let look_ns = if is_asked_for() { LOOK_NS } else { REPORTED_LOOK_NS };
+            let interval_ns = look_ns * 3 / 4 + now_ns % (look_ns / 2);
             wakeup::pause(now_ns + interval_ns);
             continue;
         }

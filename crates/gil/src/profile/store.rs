@@ -1,8 +1,9 @@
 //! The memory of a profile: code objects, stacks, and what they are charged with.
 //!
 //! The memory is one mapping without pointers, so a copy in a file has the same meaning. Nothing in
-//! it is ever removed while the profile is on: what finds no room is not recorded, and a charge that
-//! is not recorded stays in the difference of the sums of [`Charges`](super::charges::Charges).
+//! it is removed while the profile is on, unless `growth` clears the tables. A charge that finds no
+//! room is not recorded, and stays in the difference of the sums of
+//! [`Charges`](super::charges::Charges).
 //!
 //! All tables have one writer at a time, the holder of `lock`. A hook tries for a moment to get it,
 //! and otherwise leaves the charge to a later event.
@@ -101,7 +102,7 @@ pub struct Key {
     pub thread: u32,
     /// That of a thread that waited for the holder; 0 if it is not known.
     pub waiter: u32,
-    /// What the thread worked for; 0 if it is not known.
+    /// The work that the thread did; 0 if it is not known.
     pub context: u32,
 }
 
