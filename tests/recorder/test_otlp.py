@@ -131,7 +131,8 @@ def test_what_comes_is_what_metrics_shows(bench: Bench) -> None:
     assert path == "/v1/metrics"
     assert headers["authorization"] == "Bearer xyz"
     assert headers["content-type"] == "application/x-protobuf"
-    absent = re.compile("headway.recorder_(store|not_stored)")
+    # Without a store, and with a GIL.
+    absent = re.compile(r"headway\.(recorder_(store|not_stored)|parked|stopped_world_time)")
     assert set(metrics) == {each.otlp_name for each in METRICS if not absent.match(each.otlp_name)}
     assert number(metrics, "headway.requests", host="alpha", group="shop") == 240
     assert number(metrics, "headway.gil_time", state="held") == pytest.approx(12)

@@ -439,7 +439,7 @@ def test_a_failure_after_the_status_counts_as_an_error(table_of_failures: str, p
 
 def test_the_help_names_defaults() -> None:
     told = " ".join(run_main("serve", "--help").stdout.split())
-    assert "without taking anything of the response (60)" in told
+    assert "takes nothing of the response for S seconds (60)" in told
     assert "%{GLOBAL} is the main interpreter (%{GLOBAL})" in told
 
 

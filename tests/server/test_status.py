@@ -182,7 +182,7 @@ def test_what_is_no_server_is_one_line(
         thread.start()
         done = ask(path, *options)
         thread.join()
-    said = f"unix:{path}: what answers there is no headway server: {problem}"
+    said = f"unix:{path}: the answer is not that of a headway server: {problem}"
     assert done.stderr == f"headway status: {said}\n"
     assert (done.returncode, done.stdout) == (2, "")
 

@@ -25,6 +25,10 @@ mod tests;
 mod wakeup;
 
 pub use frames::DEPTH as STACK_DEPTH;
-pub use recording::{
-    EndedWait, forget, is_on, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
-};
+pub use recording::{EndedWait, is_on, name_thread, on_drop, on_end_of_wait, on_take, on_wait};
+
+/// In a forked child: the profile is the parent's, and so is its reader.
+pub fn forget() {
+    recording::forget();
+    growth::forget();
+}

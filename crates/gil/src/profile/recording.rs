@@ -11,7 +11,6 @@ use headway_measure::add;
 
 use super::charges::{Charges, Side};
 use super::frames::{self, Calls, Memory, Own};
-use super::growth;
 use super::layout::Layout;
 use super::store::{self, Key, Kind, Store};
 use super::wakeup;
@@ -100,11 +99,10 @@ pub(super) fn end(now_ns: u64) {
 }
 
 /// In a forked child: the profile is the parent's.
-pub fn forget() {
+pub(super) fn forget() {
     STORE.store(std::ptr::null_mut(), Relaxed);
     LAST.store(std::ptr::null_mut(), Relaxed);
     set_asked_for(true);
-    growth::forget();
 }
 
 /// A thread ends; its name is kept.
