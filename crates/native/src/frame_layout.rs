@@ -100,7 +100,7 @@ fn base() -> Option<Layout> {
     let stated = |index: usize| unsafe { runtime.add(index).read() };
     // SAFETY: a constant of CPython's.
     let version = unsafe { Py_Version };
-    if stated(0) != COOKIE || stated(1) >> 16 != u64::from(version) >> 16 || stated(2) != 0 {
+    if stated(0) != COOKIE || stated(1) >> 16 != version >> 16 || stated(2) != 0 {
         return None;
     }
     // Indices of `current_frame` and `thread_id`, and of the first fields of `interpreter_frame`,
