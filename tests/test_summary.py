@@ -114,8 +114,8 @@ CASES = {
     ),
     "lock contention": (
         free_threaded(1.0, a=[0.002] * 400, b=[0.002] * 300, main=[1.0]),
-        "Lock contention limits what gets done: 1.4 threads waited for locks on average; a, with "
-        "800 ms, waited most.",
+        "Lock contention limits what gets done: 1.4 threads waited on average for locks, or for "
+        "events as short, less than 50 ms at a time; a, with 800 ms, waited most.",
     ),
     "a stopped world": (
         free_threaded(1.0, suspended=[0.002] * 400, b=[0.002] * 300),

@@ -88,8 +88,10 @@ def _of_parks(parks: FreeThreading, wall_s: float) -> str | None:
         )
     if finding == diagnosis.LOCK_CONTENTION:
         return (
-            f"Lock contention limits what gets done: {parking.contending:.1f} threads waited for "
-            f"locks on average; {_most(parks, _contended_s)} waited most."
+            f"Lock contention limits what gets done: {parking.contending:.1f} threads waited on "
+            "average for locks, or for events as short, less than "
+            f"{units.seconds(thresholds.LOCK_WAIT_S.value)} at a time; "
+            f"{_most(parks, _contended_s)} waited most."
         )
     return None
 
