@@ -98,7 +98,7 @@ def run(ear: Ear, program: str, *options: str) -> None:
 
 
 def lines(ear: Ear, pid: int) -> tuple[Counter[str], float]:
-    """What others waited for each function of a process, and what its threads waited."""
+    """The time that others waited for each function of a process, and that its threads waited."""
     names = _native.telemetry_line_names()
     ticks = [raw for raw in ear.raw if _native.telemetry_parse(raw)[:2] == (TICK, pid)]
     records = [

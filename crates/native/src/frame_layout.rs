@@ -1,7 +1,7 @@
 //! Where the running CPython keeps frames, code objects and text: from `_Py_DebugOffsets` from 3.13
 //! on, from the headers of 3.10 to 3.12.
 //!
-//! Whoever uses the layout compares the calls of the calling thread, read with it, with those that
+//! A user of the layout compares the calls of the calling thread, read with it, with those that
 //! CPython reports (`matches`).
 
 use headway_gil::{Frame, Layout, LineFormat};

@@ -1,7 +1,7 @@
 //! Counters files: copies of a mapping, what lies behind it, and reading.
 //!
-//! Users know such a file as a ledger. Behind the mapping lie the profile, if there is one, and then
-//! the trace, if there is one.
+//! Users know such a file as a ledger. Behind the mapping lie the profile, if there is one, and
+//! then the trace, if there is one.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io::Error;
@@ -65,7 +65,8 @@ fn errno() -> c_int {
 }
 
 /// Appends `bytes` zero bytes, with space on the disk, to a counters file and maps them. The file
-/// has `skip` bytes, whole pages, behind the mapping. The error is an errno; `EEXIST` if it has more.
+/// has `skip` bytes, whole pages, behind the mapping. The error is an errno; `EEXIST` if it has
+/// more.
 pub fn append(path: &CStr, skip: usize, bytes: usize) -> Result<*mut c_void, c_int> {
     let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Errno::raw_os_error)?;

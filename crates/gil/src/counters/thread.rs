@@ -18,7 +18,7 @@ pub struct ThreadCounters {
     pub native_id: AtomicU32,
     /// How many ended threads this sum stands for; 0 for a single thread.
     pub aggregated: AtomicU32,
-    /// What the thread works for, in numbers of the program; 0 if it is not known. Writer: the
+    /// The number that the program gave the thread's present work; 0 if it gave none. Writer: the
     /// thread. Readers: the thread's events, and the sampler of the profile. Relaxed.
     pub context: AtomicU32,
     pub takes: AtomicU64,

@@ -1,4 +1,4 @@
-//! What threads wait for one GIL, and which of it is charged to stacks.
+//! The time that threads wait for one GIL, and its parts that are charged to stacks.
 //!
 //! A nanosecond in which `n` threads wait counts `n` nanoseconds. It belongs to the hold, or to the
 //! gap between a drop and the next take, in which it passes. So the sums are exact whatever stacks
@@ -26,8 +26,8 @@ const LAST_READING_NS: u64 = 20_000_000;
 ///
 /// Writers: `charged_held_ns`, `charged_waits_ns`, the limits, `random` and the fields of the last
 /// reading: the holder of the store's lock. All others: events, with the GIL's mutex held. Readers:
-/// events, and any thread within [`Gil::read`](crate::registry::gil::Gil::read). Relaxed: the mutex,
-/// the lock and the GIL's `sequence` order them.
+/// events, and any thread within [`Gil::read`](crate::registry::gil::Gil::read). Relaxed: the
+/// mutex, the lock and the GIL's `sequence` order them.
 #[repr(C)]
 pub struct Charges {
     /// The serial number of the GIL's opening; 0 in unused sums.
@@ -40,9 +40,9 @@ pub struct Charges {
     pub name: Name,
     /// Up to which moment the sums count.
     pub changed_ns: AtomicU64,
-    /// What threads waited while the GIL was held.
+    /// The time that threads waited while the GIL was held.
     pub held_ns: AtomicU64,
-    /// What threads waited from a drop to the next take.
+    /// The time that threads waited from a drop to the next take.
     pub handoff_ns: AtomicU64,
     /// The sum of the waits that ended in a take.
     pub waits_ns: AtomicU64,
@@ -158,7 +158,7 @@ impl Charges {
         self.held_before_ns.store(self.held_ns.load(Relaxed), Relaxed);
     }
 
-    /// What is not charged on this side, and whether its limit is reached.
+    /// The time that is not charged on this side; `None` if it has not reached its limit.
     #[inline]
     pub fn open_charge_ns(&self, side: &Side) -> Option<u64> {
         let (sum, charged, limit) = match side {
@@ -215,7 +215,7 @@ pub struct Running {
     pub hold: u64,
     /// `held_ns` at the moment of the copy.
     pub held_ns: u64,
-    /// What `held_ns` has to reach until the stack is read.
+    /// The value of `held_ns` from which the stack is read.
     due_ns: u64,
 }
 

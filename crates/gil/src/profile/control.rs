@@ -18,7 +18,7 @@ use crate::counters::{self, file, free_list, state};
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
 
-/// What one stack of one thread is charged with. Thread IDs are the kernel's.
+/// The charge of one stack of one thread. Thread IDs are the kernel's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// 1: the stack was read at a forced drop, 2: at a voluntary one, 3: while the thread held.
@@ -41,10 +41,11 @@ pub struct GilSums {
     pub serial: u32,
     pub interpreter: i64,
     pub name: String,
-    /// What threads waited, in waits that ended and in those that last.
+    /// The time of all waits, those that last included.
     pub waited_ns: u64,
     pub handoff_ns: u64,
-    /// The parts of `waited_ns` that are in no charge, on the side of holders and on that of waiters.
+    /// The parts of `waited_ns` that are in no charge, on the side of holders and on that of
+    /// waiters.
     pub held_not_recorded_ns: u64,
     pub waits_not_recorded_ns: u64,
 }
@@ -76,10 +77,10 @@ pub enum NotBegun {
     Memory(c_int),
 }
 
-/// Begins a profile. The tables lie behind the counters in the counters file at `path`, so that they
-/// can be read after a crash, or in memory. `verify` gets the calling thread's calls, as they were
-/// read from memory, the innermost first, and returns whether they are right. For a thread that
-/// holds the main GIL, with the thread state at `state`.
+/// Begins a profile. The tables lie behind the counters in the counters file at `path`, so that
+/// they can be read after a crash, or in memory. `verify` gets the calling thread's calls, as they
+/// were read from memory, the innermost first, and returns whether they are right. For a thread
+/// that holds the main GIL, with the thread state at `state`.
 ///
 /// A profile that is on for a reporter becomes this one, which begins with nothing charged.
 pub fn begin(
@@ -150,8 +151,8 @@ fn begin_as(
     Ok(())
 }
 
-/// The calls of the calling thread, the innermost first; `None` if `state`, or its place in the GIL,
-/// is not as expected.
+/// The calls of the calling thread, the innermost first; `None` if `state`, or its place in the
+/// GIL, is not as expected.
 ///
 /// # Safety
 /// `state` is the calling thread's thread state, which holds the main GIL.
@@ -241,8 +242,8 @@ pub fn bytes() -> Option<(*const u8, usize)> {
     recording::last().map(|store| (std::ptr::from_ref(store).cast(), STORE_BYTES))
 }
 
-/// Ends a profile that was asked for and writes it to `fd`, behind the counters that are there; the error is an
-/// errno. Async-signal-safe.
+/// Ends a profile that was asked for and writes it to `fd`, behind the counters that are there; the
+/// error is an errno. Async-signal-safe.
 pub fn write_to(fd: c_int) -> Result<(), c_int> {
     if !is_asked_for() {
         return Ok(());

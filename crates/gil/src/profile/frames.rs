@@ -71,7 +71,8 @@ pub trait Memory {
     }
 }
 
-/// What the calling thread may read: its own frames, and what they keep alive.
+/// The memory that the calling thread may read: its own frames, and the objects that they keep
+/// alive.
 pub struct Own;
 
 impl Memory for Own {
@@ -177,7 +178,7 @@ pub unsafe fn read<M: Memory>(
         if calls.is_cut {
             return true;
         }
-        // SAFETY: as above.
+        // SAFETY: the frame is alive, as for `call_of`.
         match unsafe { memory.get(frame + layout.frame_previous) } {
             Some(previous) => frame = previous,
             None => return false,
@@ -229,7 +230,8 @@ unsafe fn call_of<M: Memory>(
     }
 }
 
-/// What tells the code object at `code` from others that were, or will be, at the same address.
+/// A number that distinguishes the code object at `code` from others that were, or will be, at the
+/// same address.
 ///
 /// # Safety
 /// With [`Own`], the code object is alive.

@@ -1,5 +1,6 @@
-//! Where CPython keeps frames, code objects and text. The caller of [`begin`](super::control::begin)
-//! knows it: from `_Py_DebugOffsets` from CPython 3.13 on, from the headers of 3.10 to 3.12.
+//! Where CPython keeps frames, code objects and text. The caller of
+//! [`begin`](super::control::begin) knows it: from `_Py_DebugOffsets` from CPython 3.13 on, from
+//! the headers of 3.10 to 3.12.
 
 /// Offsets in bytes, and a few constants, of one build of CPython.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

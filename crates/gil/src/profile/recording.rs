@@ -29,10 +29,10 @@ use crate::registry::threads::this_thread;
 static STORE: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
 /// The store of the present or last profile. Writers: `begin`, with release; a forked child.
 static LAST: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether the profile was asked for, by the program or a command. Otherwise it is on for a reporter
-/// alone, which reads neither threads nor the stacks of those that wait. Written by `control` before
-/// `begin`, and at the end of a profile that goes on for a reporter; relaxed, since a reader that
-/// finds the value before only charges with more or less detail.
+/// Whether the profile was asked for, by the program or a command. Otherwise it is on for a
+/// reporter alone, which reads neither threads nor the stacks of those that wait. Written by
+/// `control` before `begin`, and at the end of a profile that goes on for a reporter; relaxed,
+/// since a reader that finds the value before only charges with more or less detail.
 static IS_ASKED_FOR: AtomicBool = AtomicBool::new(true);
 /// Written by the first `begin`, before `STORE`.
 static LAYOUT: OnceLock<Layout> = OnceLock::new();

@@ -1,9 +1,10 @@
 //! The stacks of threads that hold a GIL for long while others wait.
 //!
-//! A stack that is read at a drop says where the thread drops, not where it computed. So a thread of
-//! Headway reads the stack of a holder while it holds, from its own side: the holder is not
-//! interrupted. Memory is read by the kernel (`process_vm_readv`), because the holder goes on, and a
-//! frame may be gone before it is read. In that case the stack may mix two moments, or is left out.
+//! A stack that is read at a drop says where the thread drops, not where it computed. So a thread
+//! of Headway reads the stack of a holder while it holds, from its own side: the holder is not
+//! interrupted. Memory is read by the kernel (`process_vm_readv`), because the holder goes on, and
+//! a frame may be gone before it is read. In that case the stack may mix two moments, or is left
+//! out.
 //!
 //! The thread sleeps while no thread waits for a GIL.
 
@@ -113,13 +114,13 @@ impl Reader {
             return None;
         }
         let tables = store.lock();
-        // A drop since then has charged everything. One that comes now waits for the lock, or leaves
-        // its charge to a later event.
+        // A drop since then has charged everything. One that comes now waits for the lock, or
+        // leaves its charge to a later event.
         if charges.holds.load(Relaxed) != hold || charges.held.load(Relaxed) == 0 {
             return None;
         }
         let open_ns = running.held_ns.saturating_sub(charges.charged_held_ns.load(Relaxed));
-        // SAFETY: as above.
+        // SAFETY: `Foreign` asks the kernel to read.
         let node = unsafe { tables.node_of(&mut self.memory, layout, &self.calls) };
         let waiter = waiting_thread(gil, charges);
         let charged = node.is_some_and(|node| {

@@ -77,7 +77,7 @@ struct Node {
     parent: AtomicU32,
 }
 
-/// What a charge is for.
+/// The reason of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -106,7 +106,7 @@ pub struct Key {
     pub context: u32,
 }
 
-/// What one stack of one thread is charged with.
+/// The charge of one stack of one thread.
 #[repr(C)]
 struct Row {
     kind: AtomicU32,

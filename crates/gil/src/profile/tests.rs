@@ -199,7 +199,7 @@ fn full_tables_refuse_and_keep_what_they_have() {
         refused += u32::from(node(store, state).is_none());
     }
     assert!(refused > 10_000, "{refused}");
-    // SAFETY: as above.
+    // SAFETY: a code object of the test, which nothing reads at the same time.
     unsafe { (code as *mut u64).add(5).write(40 | 1 << 32) };
     assert_eq!(node(store, state), Some(first));
     let kind = Kind::Waited as u32;

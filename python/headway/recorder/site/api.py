@@ -102,8 +102,8 @@ def holders(history: History, question: Question) -> Answer:
 
 
 def _lines(record: Record) -> list[dict[str, Any]]:
-    """What threads waited while others executed each line, the longest first. A row without a file
-    stands for no line: handoffs, and what was not recorded."""
+    """The time that threads waited while others executed each line, the longest first. A row
+    without a file stands for no line: handoffs, and what was not recorded."""
     found = []
     for row in record.get("lines", ()):
         file, _, line = row.get("line_place", "").rpartition(":")
