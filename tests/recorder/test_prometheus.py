@@ -43,7 +43,7 @@ def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
                 assert (labels["host"], labels["group"]) == ("alpha", "shop")
                 in_bucket = bisect_left(REQUEST_BOUNDS, theirs)
                 assert in_bucket == bisect_left(REQUEST_BOUNDS, histogram[name]), name
-            prometheus.wait_for("count(headway_verdict) - sum(headway_verdict)", 9)
+            prometheus.wait_for("count(headway_verdict) - sum(headway_verdict)", 11)
             # A process ends; what it did stays counted.
             gone = {"hostname": "alpha", "process_started_stamp": now - 50}
             send(recorder.socket, message(STOPPED, 101, 2, now, **gone), tick(100, 2, now, **said))
