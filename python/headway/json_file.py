@@ -16,11 +16,13 @@ from headway.errors import CommandError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 # Descriptors of files that were opened early, by path, in case the process cannot open them later.
 kept_open: dict[str, int] = {}
+# `to_blocks` makes blocks of this length or a little more.
+BLOCK_CHARACTERS = 1 << 16
 # Stands for the process's stdout in place of a path.
 STDOUT = "-"
 ESCAPES = {
@@ -113,6 +115,19 @@ def write_blocks(blocks: Iterable[bytes], path: str) -> None:
         if os.path.isfile(trial):
             os.unlink(trial)
         raise
+
+
+def to_blocks(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Joins pieces of ASCII to larger blocks, for `write_blocks`."""
+    gathered: list[str] = []
+    characters = 0
+    for piece in pieces:
+        gathered.append(piece)
+        characters += len(piece)
+        if characters >= BLOCK_CHARACTERS:
+            yield "".join(gathered).encode("ascii")
+            gathered, characters = [], 0
+    yield "".join(gathered).encode("ascii")
 
 
 def _is_elsewhere(path: str, descriptor: int) -> bool:

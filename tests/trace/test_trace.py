@@ -133,6 +133,16 @@ def test_however_the_program_ends_there_is_a_trace(tmp_path: Path, code: str, st
 
 
 @needs_gil
+def test_the_profile_of_a_reporter_is_not_in_the_way_of_a_trace(tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    telemetry = ("--telemetry", f"unix:{tmp_path}/nobody")
+    code = "import os, signal, time; os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)"
+    result = headway("run", "--trace", out, *telemetry, "-c", code)
+    assert result.returncode == -signal.SIGTERM, result.stderr
+    assert Chrome(out).of("MainThread", "hold")
+
+
+@needs_gil
 def test_a_signal_amid_contention_leaves_the_holds_until_then(tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     code = CONTENDED.replace("+ 0.25", "+ 60")

@@ -59,23 +59,29 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
     END,
 ]);
 
-/// The sampler's thread, while there is one. Written by the functions above.
-static SAMPLER: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+/// The sampler's thread, while there is one, and its process: a forked child has no such thread.
+/// Written by the functions below.
+static SAMPLER: Mutex<Option<(u32, JoinHandle<()>)>> = Mutex::new(None);
 const SAMPLER_STACK_BYTES: usize = 256 * 1024;
 
 fn start_sampler() {
     let mut thread = SAMPLER.lock().unwrap_or_else(PoisonError::into_inner);
-    if thread.is_none() {
+    let pid = std::process::id();
+    if thread.as_ref().is_none_or(|(of, _)| *of != pid) {
         sampler::begin();
         // Without a thread, stacks are read at drops alone.
-        *thread =
-            internal_thread::spawn("headway-stacks", Some(SAMPLER_STACK_BYTES), sampler::run).ok();
+        let started =
+            internal_thread::spawn("headway-stacks", Some(SAMPLER_STACK_BYTES), sampler::run);
+        // The handle of a parent's thread must not be dropped either: that would detach it.
+        std::mem::forget(std::mem::replace(&mut *thread, started.ok().map(|it| (pid, it))));
     }
 }
 
 fn stop_sampler() {
-    let thread = SAMPLER.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(thread) = thread {
+    let pid = std::process::id();
+    let thread =
+        SAMPLER.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(of, _)| *of == pid);
+    if let Some((_, thread)) = thread {
         sampler::stop();
         let _ = thread.join();
     }

@@ -8,12 +8,11 @@ from headway.report import units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from headway.profile.model import Profile
 
 NS = 1e9
-BLOCK_CHARACTERS = 1 << 16
 PPROF, SPEEDSCOPE, DRAWING, COLLAPSED = ".pb.gz", ".json", ".svg", ".txt"
 READERS = {
     PPROF: "for pprof",
@@ -73,7 +72,7 @@ def _encoder(ending: str) -> Callable[[Profile], Iterable[bytes]]:
     if ending == SPEEDSCOPE:
         from headway.profile import speedscope
 
-        return lambda profile: _blocks(speedscope.encode(profile))
+        return lambda profile: json_file.to_blocks(speedscope.encode(profile))
     if ending == DRAWING:
         from headway.profile import flame_graph
 
@@ -81,16 +80,3 @@ def _encoder(ending: str) -> Callable[[Profile], Iterable[bytes]]:
     from headway.profile import collapsed
 
     return lambda profile: (collapsed.write(profile).encode("utf-8", "backslashreplace"),)
-
-
-def _blocks(pieces: Iterable[str]) -> Iterator[bytes]:
-    """Joins pieces of ASCII to larger blocks."""
-    gathered: list[str] = []
-    characters = 0
-    for piece in pieces:
-        gathered.append(piece)
-        characters += len(piece)
-        if characters >= BLOCK_CHARACTERS:
-            yield "".join(gathered).encode("ascii")
-            gathered, characters = [], 0
-    yield "".join(gathered).encode("ascii")

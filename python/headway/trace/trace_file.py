@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from headway import json_file
@@ -16,7 +16,6 @@ from headway.trace.perfetto import to_chrome
 from headway.trace.timeline import HOLD, WAIT, Timeline
 
 NS = 1e9
-BLOCK_CHARACTERS = 1 << 16
 DRAWING = ".svg"
 
 
@@ -32,7 +31,7 @@ def write_trace(
 
         json_file.write(svg.draw(timeline).encode(), path)
         return f"headway: trace of {describe(timeline)} drawn in {path}"
-    json_file.write_blocks(_blocks(to_chrome(timeline)), path)
+    json_file.write_blocks(json_file.to_blocks(to_chrome(timeline)), path)
     place = "stdout" if path == json_file.STDOUT else path
     return f"headway: trace of {describe(timeline)} in {place}, for ui.perfetto.dev"
 
@@ -51,16 +50,3 @@ def describe(timeline: Timeline) -> str:
     lost = f"; {timeline.lost:,} events before that are not kept" if timeline.lost else ""
     last = "the last " if timeline.lost else ""
     return f"{last}{seconds:.3f} s ({holds:,} holds, {waits:,} waits{lost})"
-
-
-def _blocks(pieces: Iterable[str]) -> Iterator[bytes]:
-    """Joins pieces, which are single lines, to larger blocks."""
-    gathered: list[str] = []
-    characters = 0
-    for piece in pieces:
-        gathered.append(piece)
-        characters += len(piece)
-        if characters >= BLOCK_CHARACTERS:
-            yield "".join(gathered).encode("ascii")
-            gathered, characters = [], 0
-    yield "".join(gathered).encode("ascii")

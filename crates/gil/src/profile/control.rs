@@ -237,22 +237,19 @@ pub fn bytes_behind(memory: *const Store, bytes: usize) -> usize {
     unsafe { Store::find(memory, bytes) }.map_or(0, |_| STORE_BYTES)
 }
 
-/// The bytes of the present or last profile.
+/// The bytes of the present or last profile that was asked for, which a file has behind the
+/// counters. That of a reporter alone is in memory and stays there.
 pub fn bytes() -> Option<(*const u8, usize)> {
-    recording::last().map(|store| (std::ptr::from_ref(store).cast(), STORE_BYTES))
+    let store = recording::last().filter(|_| is_asked_for())?;
+    Some((std::ptr::from_ref(store).cast(), STORE_BYTES))
 }
 
 /// Ends a profile that was asked for and writes it to `fd`, behind the counters that are there; the
 /// error is an errno. Async-signal-safe.
 pub fn write_to(fd: c_int) -> Result<(), c_int> {
-    if !is_asked_for() {
-        return Ok(());
-    }
+    let Some((start, bytes)) = bytes() else { return Ok(()) };
     recording::end(clock::now_ns());
-    match bytes() {
-        Some((start, bytes)) => file::write_behind(fd, 0, start, bytes),
-        None => Ok(()),
-    }
+    file::write_behind(fd, 0, start, bytes)
 }
 
 fn copy_of(store: &Store, now_ns: u64) -> Copy {
