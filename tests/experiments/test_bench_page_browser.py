@@ -6,8 +6,6 @@ but the file, and on a dialog, which only a string that was taken for HTML could
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +14,12 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
 
+import chromium  # noqa: E402
 from made_results import METADATA, Made, made_results  # noqa: E402
 from playwright.sync_api import Browser, BrowserContext, Page, expect  # noqa: E402
 
 from headway.experiments.output import page as bench_page  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "<img src=x onerror=alert(1)>"
 PHONE = {"width": 360, "height": 740}
 # Of the page and of each text in it: colour and the ground that it stands on, as three numbers.
@@ -48,18 +46,14 @@ CONTRASTS = """() => {
 
 pytestmark = [
     pytest.mark.slow("drives a browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
+    chromium.needs_chromium,
 ]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        # Root may not use Chromium's sandbox.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with chromium.started() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

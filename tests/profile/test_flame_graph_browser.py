@@ -6,8 +6,6 @@ anything but files.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +13,12 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 
+import chromium  # noqa: E402
 from made_profiles import PROFILES, ordinary  # noqa: E402
 from playwright.sync_api import Browser, Locator, Page  # noqa: E402
 
 from headway.profile import flame_graph  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # For each text that is seen: itself, its box, its colour, and the colour that it stands on.
 TEXTS = """() => [...document.querySelectorAll("text")].filter(
     each => each.textContent && getComputedStyle(each).display !== "none"
@@ -39,35 +37,20 @@ TEXTS = """() => [...document.querySelectorAll("text")].filter(
 
 pytestmark = [
     pytest.mark.slow("drives a browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
+    chromium.needs_chromium,
 ]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        # Root may not use Chromium's sandbox.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with chromium.started() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(params=["light", "dark"])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    wrong: list[str] = []
-    context = browser.new_context(
-        viewport={"width": 1230, "height": 700}, color_scheme=request.param
-    )
-    opened = context.new_page()
-    opened.on("console", lambda said: wrong.append(said.text))
-    opened.on("pageerror", lambda error: wrong.append(f"raised: {error}"))
-    opened.on(
-        "request", lambda asked: wrong.append(asked.url) if asked.url[:7] != "file://" else None
-    )
-    yield opened
-    context.close()
-    assert wrong == []
+    with chromium.page_of_files(browser, 1230, 700, request.param) as opened:
+        yield opened
 
 
 @pytest.fixture

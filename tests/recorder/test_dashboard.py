@@ -6,9 +6,7 @@ host, and on a dialog, which only a string that was taken for HTML could open.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -20,20 +18,20 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 
+import chromium  # noqa: E402
 from made_recording import AFTER_PIDS, BEFORE_PIDS, HOSTILE, INTERVAL_S, send  # noqa: E402
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from recorded import Recorded  # noqa: E402
 from served import Served  # noqa: E402
 from ticks import tick  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 IS_BUILT = files("headway").joinpath("recorder/static/index.html").is_file()
 UNKNOWN, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 PAGES = ("overview", "gil", "capacity", "endpoints", "slow", "lifecycle", "gc", "compare")
 
 pytestmark = [
     pytest.mark.slow("drives a browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
+    chromium.needs_chromium,
     pytest.mark.skipif(not IS_BUILT, reason="the dashboard is not built: it needs Node.js"),
 ]
 
@@ -69,12 +67,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        # Root may not use Chromium's sandbox.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with chromium.started() as started:
         yield started
-        started.close()
 
 
 class Watched:

@@ -6,8 +6,6 @@ anything but the file.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +13,12 @@ import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 
+import chromium  # noqa: E402
 from made_timelines import convoy, quick  # noqa: E402
 from playwright.sync_api import Browser, Page  # noqa: E402
 
 from headway.trace import svg  # noqa: E402
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # For each text: itself, its box, its colour, and the colour of the page.
 TEXTS = """() => [...document.querySelectorAll("text")].map(each => {
     const box = each.getBBox(), numbers = colour => colour.match(/[\\d.]+/g).map(Number);
@@ -33,35 +31,20 @@ TEXTS = """() => [...document.querySelectorAll("text")].map(each => {
 
 pytestmark = [
     pytest.mark.slow("drives a browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/debian-packages"),
+    chromium.needs_chromium,
 ]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        # Root may not use Chromium's sandbox.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with chromium.started() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(params=["light", "dark"])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    wrong: list[str] = []
-    context = browser.new_context(
-        viewport={"width": 1000, "height": 1000}, color_scheme=request.param
-    )
-    opened = context.new_page()
-    opened.on("console", lambda said: wrong.append(said.text))
-    opened.on("pageerror", lambda error: wrong.append(f"raised: {error}"))
-    opened.on(
-        "request", lambda asked: wrong.append(asked.url) if asked.url[:7] != "file://" else None
-    )
-    yield opened
-    context.close()
-    assert wrong == []
+    with chromium.page_of_files(browser, 1000, 1000, request.param) as opened:
+        yield opened
 
 
 def luminance(colour: list[float]) -> float:
