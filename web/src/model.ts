@@ -270,7 +270,7 @@ export interface Hold extends ProcessName {
   endpoint: string;
 }
 
-/** The time that threads waited while others executed a line. Without a file it stands for no line. */
+/** The time that threads waited while others executed a line. A row without a file has no line. */
 export interface LineRow {
   function: string;
   file: string;

@@ -170,7 +170,8 @@ impl Store {
     /// Makes a store of new memory.
     ///
     /// # Safety
-    /// `memory` is a mapping of `STORE_BYTES` zero bytes, aligned to a page, that is never unmapped.
+    /// `memory` is a mapping of `STORE_BYTES` zero bytes, aligned to a page, which is never
+    /// unmapped.
     pub unsafe fn begin(memory: *mut Store, began: [u64; 2], layout: &Layout) -> &'static Self {
         // SAFETY: as the caller promises; all zero bytes are a valid store.
         let store = unsafe { &*memory };
