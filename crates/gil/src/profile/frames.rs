@@ -143,6 +143,48 @@ impl Memory for Foreign {
     }
 }
 
+/// The address of the current frame of the thread with the thread state at `state`; 0 if it has
+/// none.
+///
+/// # Safety
+/// As [`read`].
+unsafe fn current<M: Memory>(memory: &mut M, layout: &Layout, state: usize) -> Option<usize> {
+    // SAFETY: with `Own`, the state and the place that it points to are alive.
+    unsafe {
+        let place: Option<usize> = memory.get(state + layout.state_frame);
+        match (place, layout.place_frame) {
+            (Some(place), Some(frame)) if place != 0 => memory.get(place + frame),
+            (place, _) => place,
+        }
+    }
+}
+
+/// Reads the calls of another thread, which may call and return meanwhile. Prefers a reading after
+/// which the thread has the same current frame, since the frames of calls that have returned may be
+/// gone. Returns false as `read` does.
+pub fn read_foreign(
+    memory: &mut Foreign,
+    layout: &Layout,
+    state: usize,
+    calls: &mut Calls,
+) -> bool {
+    const TRIES: u32 = 5;
+    let mut is_read = false;
+    for _ in 0..TRIES {
+        memory.refresh();
+        // SAFETY: `Foreign` asks the kernel to read.
+        let before = unsafe { current(memory, layout, state) };
+        // SAFETY: as for `before`.
+        is_read = unsafe { read(memory, layout, state, calls) };
+        memory.refresh();
+        // SAFETY: as for `before`.
+        if is_read && unsafe { current(memory, layout, state) } == before {
+            return true;
+        }
+    }
+    is_read
+}
+
 /// Reads the calls of the thread with the thread state at `state`. Returns false if some memory
 /// could not be read or is no stack of calls.
 ///
@@ -156,14 +198,8 @@ pub unsafe fn read<M: Memory>(
 ) -> bool {
     calls.count = 0;
     calls.is_cut = false;
-    // SAFETY: with `Own`, the state and what it points to are alive.
-    let first = unsafe {
-        let place: Option<usize> = memory.get(state + layout.state_frame);
-        match (place, layout.place_frame) {
-            (Some(place), Some(frame)) if place != 0 => memory.get(place + frame),
-            (place, _) => place,
-        }
-    };
+    // SAFETY: the caller's.
+    let first = unsafe { current(memory, layout, state) };
     let Some(mut frame) = first else { return false };
     for _ in 0..CHAIN {
         if frame == 0 {

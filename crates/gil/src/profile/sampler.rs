@@ -104,10 +104,8 @@ impl Reader {
         let (thread, context) = (holder_of_row(holder), holder.context.load(Relaxed));
         self.memory.refresh();
         // SAFETY: `Foreign` asks the kernel to read.
-        let is_read = unsafe {
-            let state = self.memory.get::<usize>(last_holder_of(gil))?;
-            frames::read(&mut self.memory, layout, state, &mut self.calls)
-        };
+        let state = unsafe { self.memory.get::<usize>(last_holder_of(gil))? };
+        let is_read = frames::read_foreign(&mut self.memory, layout, state, &mut self.calls);
         // The thread has held the GIL all the time, so these are its calls.
         let running = running(gil, charges).filter(|running| running.hold == hold)?;
         if !is_read || charges.serial.load(Relaxed) != serial {
