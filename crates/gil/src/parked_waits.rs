@@ -22,6 +22,7 @@ use headway_measure::clock::now_ns;
 
 use crate::counters::{self, ProcessCounters, ThreadCounters};
 use crate::installation;
+use crate::profile::{self, parked};
 use crate::registry::{gils, rows};
 
 /// `_Py_THREAD_ATTACHED`.
@@ -34,17 +35,22 @@ const STOPPING_SLICE_NS: u64 = 1_000_000;
 pub struct ThreadStates {
     /// `PyThreadState_GetUnchecked`, which reads a variable of the thread; null if there is none.
     pub current: unsafe extern "C" fn() -> *mut c_void,
+    /// `PyGILState_GetThisThreadState`, which reads a variable of the thread too, and returns the
+    /// thread state also while it is detached; null if there is none.
+    pub own: unsafe extern "C" fn() -> *mut c_void,
     /// The offset of the `int` field `state` in a `PyThreadState`.
     pub state_offset: usize,
 }
 
-/// [`ThreadStates`]; 0 before the first install. Writer: install, the offset first and the function
-/// with release, before it writes the slots. Readers: hooks, with acquire.
+/// [`ThreadStates`]; 0 before the first install. Writer: install, `CURRENT` last and with
+/// release, before it writes the slots. Readers: hooks, with acquire.
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
+static OWN: AtomicUsize = AtomicUsize::new(0);
 static STATE_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 pub fn know(states: ThreadStates) {
     STATE_OFFSET.store(states.state_offset, Relaxed);
+    OWN.store(states.own as *const () as usize, Relaxed);
     CURRENT.store(states.current as *const () as usize, Release);
 }
 
@@ -54,7 +60,7 @@ pub fn open(process: &ProcessCounters) {
     process.sees_parks.store(1, Relaxed);
 }
 
-/// The kind of a wait, as the thread state shows it.
+/// The kind of a wait, as the thread state shows it. The order is that of `store::PARKED_NAMES`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Parked,
@@ -111,11 +117,25 @@ pub fn wait_ended(wait: Wait) {
     else {
         return;
     };
-    let waited_ns = now_ns().saturating_sub(wait.began_ns);
+    let now_ns = now_ns();
+    let waited_ns = now_ns.saturating_sub(wait.began_ns);
+    if profile::is_on() {
+        parked::on_end_of_wait(wait.kind as usize, wait.began_ns, now_ns, counters, own_state);
+    }
     match wait.kind {
         Kind::Parked => parked(counters).record(waited_ns),
         Kind::Suspended => suspended(counters).record(waited_ns),
         Kind::Stopping => counters.count_forced_wait(waited_ns),
+    }
+}
+
+/// The address of the calling thread's thread state; 0 if it has none.
+fn own_state() -> usize {
+    let own = OWN.load(Relaxed);
+    // SAFETY: a wait has begun, so `know` has stored a function of this type, with release.
+    unsafe {
+        let own: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(own);
+        own() as usize
     }
 }
 

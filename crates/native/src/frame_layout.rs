@@ -9,12 +9,8 @@ use headway_python::attached::Attached;
 use pyo3_ffi::*;
 use std::ffi::{c_char, c_int};
 
-/// The layout of this CPython; `None` if it is not known. `None` on a free-threaded build, too,
-/// whose threads wait for no GIL.
+/// The layout of this CPython; `None` if it is not known.
 pub fn layout(py: Attached) -> Option<Layout> {
-    if cfg!(Py_GIL_DISABLED) {
-        return None;
-    }
     let text_kind_shift = text_kind_shift(py)?;
     base().map(|layout| Layout { text_kind_shift, ..layout })
 }
@@ -32,6 +28,7 @@ fn base() -> Option<Layout> {
         frame_previous: 8,
         frame_instruction: 56,
         instruction_is_index: false,
+        thread_instructions: None,
         frame_owner: Some((70, 3)),
         code_name: 128,
         code_file: 112,
@@ -100,7 +97,8 @@ fn base() -> Option<Layout> {
     let stated = |index: usize| unsafe { runtime.add(index).read() };
     // SAFETY: a constant of CPython's.
     let version = unsafe { Py_Version };
-    if stated(0) != COOKIE || stated(1) >> 16 != version >> 16 || stated(2) != 0 {
+    let free_threaded = u64::from(cfg!(Py_GIL_DISABLED));
+    if stated(0) != COOKIE || stated(1) >> 16 != version >> 16 || stated(2) != free_threaded {
         return None;
     }
     // Indices of `current_frame` and `thread_id`, and of the first fields of `interpreter_frame`,
@@ -122,6 +120,11 @@ fn base() -> Option<Layout> {
         frame_previous: at(interpreter_frame)?,
         frame_instruction: at(interpreter_frame + 2)?,
         instruction_is_index: false,
+        thread_instructions: if cfg!(all(Py_GIL_DISABLED, Py_3_14)) {
+            Some((at(interpreter_frame + 6)?, at(code + 9)?))
+        } else {
+            None
+        },
         // FRAME_OWNED_BY_CSTACK in 3.13, FRAME_OWNED_BY_INTERPRETER later.
         frame_owner: Some((at(interpreter_frame + 4)?, 3)),
         code_name: at(code + 2)?,

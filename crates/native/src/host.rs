@@ -56,15 +56,16 @@ fn thread_states(py: Attached) -> Option<ThreadStates> {
     // from 3.14 on `holds_gil`, from 3.15 on `gil_requested`, and `_whence`.
     let ints_before = 2 + cfg!(Py_3_14) as usize + cfg!(Py_3_15) as usize;
     let state_offset = 4 * size_of::<*const ()>() + ints_before * size_of::<c_int>();
-    // SAFETY: a symbol that every free-threaded CPython exports, as a function of the type of
-    // `ThreadStates::current`.
-    let current = unsafe {
-        let current = libc::dlsym(libc::RTLD_DEFAULT, c"PyThreadState_GetUnchecked".as_ptr());
-        if current.is_null() {
-            return None;
-        }
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(current)
+    let function = |name: &CStr| {
+        // SAFETY: a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        // SAFETY: a symbol that every free-threaded CPython exports, as a function of this type.
+        (!found.is_null()).then(|| unsafe {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *mut c_void>(found)
+        })
     };
+    let current = function(c"PyThreadState_GetUnchecked")?;
+    let own = function(c"PyGILState_GetThisThreadState")?;
     let thread_state = ThreadState::current(py);
     let state = || {
         let address = thread_state.as_ptr().cast::<u8>();
@@ -74,7 +75,8 @@ fn thread_states(py: Attached) -> Option<ThreadStates> {
     let attached = state();
     // SAFETY: the function takes nothing and needs no thread state.
     let (detached, is_none) = py.detach(|| (state(), unsafe { current() }.is_null()));
-    (attached == 1 && detached != 1 && is_none).then_some(ThreadStates { current, state_offset })
+    let is_known = attached == 1 && detached != 1 && is_none;
+    is_known.then_some(ThreadStates { current, own, state_offset })
 }
 
 /// The probe of `headway_gil::Host::contend`: a thread of our own takes the main GIL once, while

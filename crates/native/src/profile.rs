@@ -100,9 +100,6 @@ fn begin<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
         return Err(refuse(py, "a profile is begun from the main interpreter only"));
     }
     let unknown = "this CPython keeps frames in a way that is not known";
-    if cfg!(Py_GIL_DISABLED) {
-        return Err(refuse(py, "threads of a free-threaded CPython wait for no GIL"));
-    }
     let layout = frame_layout::layout(py).ok_or_else(|| refuse(py, unknown))?;
     // SAFETY: a thread state is attached.
     let state = unsafe { PyThreadState_Get() } as usize;
@@ -113,7 +110,7 @@ fn begin<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
             Ok(Object::none(py))
         }
         Err(NotBegun::IsOn) => Err(refuse(py, "a profile is on already")),
-        Err(NotBegun::NoGil) => Err(refuse(py, "there is no GIL to wait for")),
+        Err(NotBegun::NoGil) => Err(refuse(py, "there is no GIL to wait for, and no lock is seen")),
         Err(NotBegun::UnknownFrames) => Err(refuse(py, unknown)),
         Err(NotBegun::Memory(errno)) => {
             Err(refuse(py, &std::io::Error::from_raw_os_error(errno).to_string()))

@@ -334,18 +334,11 @@ def trace_file_path(file: str, json_path: str) -> str:
 
 
 def profile_file_path(file: str | None, others: Iterable[str]) -> str:
-    """Where the profile goes; "" for none. Refuses one of an interpreter that runs without a GIL,
-    and a file that is one of `others` too."""
+    """Where the profile goes; "" for none. Refuses a file that is one of `others` too."""
     if file is None:
         return ""
     from headway.profile import profile_file
 
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        raise CommandError(
-            "--profile: this Python runs without a GIL, so no thread waits for one; PYTHON_GIL=1 "
-            "gives it one",
-            exit_code=2,
-        )
     path = profile_file.check_name(file)
     if path in others:
         raise CommandError(f"--profile and another option name the same file, {file!r}", 2)

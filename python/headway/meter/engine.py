@@ -128,8 +128,7 @@ def begin_profile(ledger: str | None = None) -> None:
     """Begins to charge what threads wait to stacks. The tables are kept in memory, or in `ledger`,
     the file of the counters, where they can be read after a crash.
 
-    Raises `Unsupported` if this interpreter has no GIL, if its frames cannot be read, or if there
-    is no room.
+    Raises `Unsupported` if the frames of this interpreter cannot be read, or if there is no room.
     """
     native = _native()
     try:

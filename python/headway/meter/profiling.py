@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Profiling:
-    """Charges what threads wait for a GIL to Python code, from `start` to `stop`.
+    """Charges what threads wait for a GIL to Python code, from `start` to `stop`; on a
+    free-threaded build, what they wait for locks.
 
     There is one profile at a time in a process, so a second one cannot start. As a context manager
     it starts and stops by itself, and `take` returns the result afterwards too.
@@ -30,8 +31,8 @@ class Profiling:
     def start(self) -> None:
         """Begin with nothing charged. The meter must be installed.
 
-        Raises `Unsupported`, with the reason, if another profile is on, if this interpreter has no
-        GIL, or if its frames cannot be read.
+        Raises `Unsupported`, with the reason, if another profile is on, or if the frames of this
+        interpreter cannot be read.
         """
         engine.begin_profile()
         self._is_on = True

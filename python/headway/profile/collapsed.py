@@ -1,4 +1,7 @@
-"""The holders' side of a profile as text: one stack a line, which flamegraph.pl and others read."""
+"""One side of a profile as text: one stack a line, which flamegraph.pl and others read.
+
+It is the holders' side, or the waiters' side if there are no holders.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ REPLACED = {ord(";"): ":", **dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2
 def write(profile: Profile) -> str:
     """The lines, the largest charge first: the frames, the outermost first, and nanoseconds."""
     sums: dict[str, int] = {}
-    for stack, waited_ns in sides.by_stack(sides.holders(profile)):
+    side = next(iter(sides.present(profile).values()))
+    for stack, waited_ns in sides.by_stack(side):
         line = ";".join(map(_frame, stack))
         sums[line] = sums.get(line, 0) + waited_ns
     ranked = sorted(sums.items(), key=lambda item: -item[1])

@@ -1,8 +1,9 @@
 """A profile as a drawing: a self-contained SVG file with a light and a dark theme.
 
-The drawing has one icicle graph for the holders and one for the waiters: the outermost call is at
-the top, and the width of a call is the time that was waited. In a browser a script zooms and
-searches; the drawing is complete without it. Pure: the same profile gives the same bytes.
+The drawing has one icicle graph for the holders, if there are any, and one for the waiters: the
+outermost call is at the top, and the width of a call is the time that was waited. In a browser a
+script zooms and searches; the drawing is complete without it. Pure: the same profile gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ TITLES = {
     sides.HOLDERS: "Holders of the GIL while others waited",
     sides.WAITERS: "Waiters for the GIL",
 }
+TITLE_WITHOUT_GIL = "Waits for locks and events, and for a stopped world"
 EXPLAINED = {
     sides.HOLDERS: "A call is as wide as the time that other threads waited while it held the GIL.",
     sides.WAITERS: "A call is as wide as the time that it waited itself.",
@@ -53,23 +55,26 @@ EXPLAINED = {
 
 def draw(profile: Profile) -> str:
     """Returns the file's text."""
-    title = f"Waits for the GIL of {columns.name(profile.program, 60) or 'a program'}"
+    reason, none = ("the GIL", "a GIL") if profile.has_holders else ("locks and events", "a lock")
+    title = f"Waits for {reason} of {columns.name(profile.program, 60) or 'a program'}"
     waited = units.seconds(profile.waited_ns / NS)
     watched = units.seconds(profile.wall_ns / NS)
     facts = f"pid {profile.pid}, {watched} watched, {waited} waited by all threads"
-    holders = sides.holders(profile)
-    root, other = (grow(each, Frame("all", "", 0)) for each in (holders, sides.waiters(profile)))
-    colours, legend = _colours(holders, [root, other])
+    both = sides.present(profile)
+    roots = {side: grow(charges, Frame("all", "", 0)) for side, charges in both.items()}
+    first, root = next(iter(both.values())), next(iter(roots.values()))
+    colours, legend = _colours(first, list(roots.values()))
     parts = [_text("title", MARGIN, 32, title), _text("muted", MARGIN, 55, facts)]
     y = 72.0
     if profile.waited_ns:
         drawn, y = _legend(legend, y)
         parts += drawn
-        for side, tree in ((sides.HOLDERS, root), (sides.WAITERS, other)):
-            section, y = _section(side, tree, colours, y + 14)
+        for side, tree in roots.items():
+            heading = TITLES[side] if profile.has_holders else TITLE_WITHOUT_GIL
+            section, y = _section(side, heading, tree, colours, y + 14)
             parts += section
     else:
-        parts.append(_text("", MARGIN, y + 14, "No thread waited for a GIL."))
+        parts.append(_text("", MARGIN, y + 14, f"No thread waited for {none}."))
         y += LINE
     told = f"{facts}. {_most(root)}"
     return _file(title, told, parts, y + 8)
@@ -109,7 +114,7 @@ def _colours(
     charges: list[Charge], roots: list[Node]
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """The class of each file that is drawn, and a legend of classes and texts. The files that most
-    is charged to on the holders' side come first."""
+    of `charges` is charged to come first."""
     sums = dict.fromkeys((node.frame.file for root in roots for node in walk(root)), 0)
     for charge in charges:
         file = charge.stack[-1].file
@@ -139,10 +144,12 @@ def _legend(legend: list[tuple[str, str]], y: float) -> tuple[list[str], float]:
     return parts, y + LINE if legend else y
 
 
-def _section(side: str, root: Node, colours: dict[str, str], y: float) -> tuple[list[str], float]:
+def _section(
+    side: str, heading: str, root: Node, colours: dict[str, str], y: float
+) -> tuple[list[str], float]:
     parts = [
         f'<g class="side" data-side="{side}">',
-        _text("section", MARGIN, y + 14, TITLES[side]),
+        _text("section", MARGIN, y + 14, heading),
         _text("muted", MARGIN, y + 33, EXPLAINED[side]),
     ]
     calls = list(_calls(root, colours, y + 42))

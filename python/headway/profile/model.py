@@ -4,6 +4,10 @@ Every nanosecond that a thread waits for a GIL is charged twice: to the stack of
 held the GIL, and to the stack of the thread that waited. The durations are exact. A stack is read
 for every long hold and for a random choice of the short ones, and the charges of the holds between
 two readings go to the second.
+
+On a free-threaded build, threads wait for locks and events, and for other threads while one stops
+the world. CPython does not record which thread they wait for, so these waits are charged to the
+stack of the thread that waited alone.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ class Held(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """Time that one thread waited for the GIL with one stack."""
+    """Time that one thread waited with one stack: for a GIL, or on a free-threaded build for what
+    `gil` names."""
 
     gil: str
     stack: tuple[Frame, ...]
@@ -64,6 +69,8 @@ class Totals(NamedTuple):
     - `handoff_ns`: what threads waited between a drop and the next take.
     - `held_not_recorded_ns`, `waits_not_recorded_ns`: what no stack was read for, or what found no
       room.
+    - `has_holders`: False for the waits of a free-threaded build. `gil` is their kind, and
+      `held_not_recorded_ns` is all of `waited_ns`.
     """
 
     gil: str
@@ -71,6 +78,7 @@ class Totals(NamedTuple):
     handoff_ns: int
     held_not_recorded_ns: int
     waits_not_recorded_ns: int
+    has_holders: bool = True
 
 
 class Profile:
@@ -96,17 +104,14 @@ class Profile:
         self.totals = totals or []
 
     @property
+    def has_holders(self) -> bool:
+        """False if no charge can have a holder: on a free-threaded build without a GIL."""
+        return not self.totals or any(total.has_holders for total in self.totals)
+
+    @property
     def waited_ns(self) -> int:
         return sum(total.waited_ns for total in self.totals)
 
     @property
     def handoff_ns(self) -> int:
         return sum(total.handoff_ns for total in self.totals)
-
-    @property
-    def held_not_recorded_ns(self) -> int:
-        return sum(total.held_not_recorded_ns for total in self.totals)
-
-    @property
-    def waits_not_recorded_ns(self) -> int:
-        return sum(total.waits_not_recorded_ns for total in self.totals)

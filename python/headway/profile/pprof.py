@@ -53,10 +53,10 @@ class _Encoder:
         encoded = bytearray()
         for name, unit in SAMPLE_TYPES:
             encoded += _part(1, self.value_type(name, unit))
-        for charge in sides.holders(profile):
-            encoded += _part(2, self.sample(charge, sides.HOLDERS))
-        for charge in sides.waiters(profile):
-            encoded += _part(2, self.sample(charge, sides.WAITERS))
+        both = sides.present(profile)
+        for side, charges in both.items():
+            for charge in charges:
+                encoded += _part(2, self.sample(charge, side))
         # pprof would look for a program to read symbols from if no mapping had them.
         encoded += _part(3, _number(1, 1) + b"".join(_number(field, 1) for field in (7, 8, 9)))
         for frame, number in self.locations.items():
@@ -75,7 +75,8 @@ class _Encoder:
             f"written by: {_native.SERVER_SOFTWARE}",
         ):
             encoded += _key(13, 0) + _varint(self.string(comment))
-        encoded += _number(14, self.string(SAMPLE_TYPES[0][0]))
+        default = SAMPLE_TYPES[0 if sides.HOLDERS in both else 1][0]
+        encoded += _number(14, self.string(default))
         # The strings come last, when all are known.
         for text in self.strings:
             encoded += _part(6, text.encode("utf-8", "backslashreplace"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway import json_file
 from headway.errors import CommandError
+from headway.profile import sides
 from headway.report import units
 
 TYPE_CHECKING = False
@@ -60,8 +61,9 @@ def write_profile(profile: Profile, path: str) -> str:
     ending = format_of(path)
     json_file.write_blocks(_encoder(ending)(profile), path)
     waited = f"{profile.waited_ns / NS:.3f} s"
-    stacks = units.number(len({each.stack for each in profile.holders}), "stack")
-    return f"headway: profile of {waited} waited ({stacks} of holders) in {path}, {READERS[ending]}"
+    side, charges = next(iter(sides.present(profile).items()))
+    stacks = units.number(len({each.stack for each in charges if each.thread}), "stack")
+    return f"headway: profile of {waited} waited ({stacks} of {side}) in {path}, {READERS[ending]}"
 
 
 def _encoder(ending: str) -> Callable[[Profile], Iterable[bytes]]:

@@ -24,6 +24,8 @@ ENDS = {1: FORCED, 2: VOLUNTARY, 3: RUNNING}
 WAITED = 4
 CUT_INDEX = (1 << 32) - 1
 
+PARKED_SERIALS = range((1 << 32) - 3, 1 << 32)
+
 ENDED_GILS = "ended interpreters"
 UNKNOWN_THREAD = "(unknown thread)"
 
@@ -44,7 +46,8 @@ def to_profile(raw: Mapping[str, Any], pid: int, program: str) -> Profile:
             continue
         gil = _name_of_gil(serial, interpreter, name)
         gils[serial] = gil
-        profile.totals.append(Totals(gil, waited_ns, handoff_ns, held_ns, waits_ns))
+        has_holders = serial not in PARKED_SERIALS
+        profile.totals.append(Totals(gil, waited_ns, handoff_ns, held_ns, waits_ns, has_holders))
 
     def thread(native_id: int) -> str:
         if native_id == 0:

@@ -51,19 +51,37 @@ def holders(profile: Profile) -> list[Charge]:
         for each in profile.holders
     ]
     for total in profile.totals:
-        charges += _without_stack(total.gil, HANDOFF, total.handoff_ns)
-        charges += _without_stack(total.gil, NOT_RECORDED, total.held_not_recorded_ns)
+        if total.has_holders:
+            charges += _without_stack(total.gil, HANDOFF, total.handoff_ns)
+            charges += _without_stack(total.gil, NOT_RECORDED, total.held_not_recorded_ns)
     return charges
 
 
 def waiters(profile: Profile) -> list[Charge]:
+    """A charge of a free-threaded build has the kind of the wait as its outermost call."""
+    kinds = {
+        total.gil: () if total.has_holders else (Frame(f"({total.gil})", "", 0),)
+        for total in profile.totals
+    }
     charges = [
-        Charge(each.gil, each.stack or NO_STACK, each.waited_ns, each.readings, each.thread)
+        Charge(
+            each.gil,
+            (*kinds.get(each.gil, ()), *(each.stack or NO_STACK)),
+            each.waited_ns,
+            each.readings,
+            each.thread,
+        )
         for each in profile.waiters
     ]
     for total in profile.totals:
         charges += _without_stack(total.gil, NOT_RECORDED, total.waits_not_recorded_ns)
     return charges
+
+
+def present(profile: Profile) -> dict[str, list[Charge]]:
+    """The charges of each side that the profile has."""
+    sides = {HOLDERS: holders(profile)} if profile.has_holders else {}
+    return {**sides, WAITERS: waiters(profile)}
 
 
 def by_stack(charges: Iterable[Charge]) -> list[tuple[Stack, int]]:

@@ -1,7 +1,7 @@
 """A profile for speedscope.app, in its own JSON format.
 
 The schema is https://www.speedscope.app/file-format-schema.json. Each GIL has two sampled profiles,
-its holders and its waiters, which share their frames.
+its holders and its waiters, which share their frames; each kind of wait without a GIL has one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 TITLES = {sides.HOLDERS: "holders of the GIL", sides.WAITERS: "waiters for the GIL"}
+TITLE_WITHOUT_GIL = "waits"
 
 
 def encode(profile: Profile) -> Iterator[str]:
@@ -31,14 +32,17 @@ def encode(profile: Profile) -> Iterator[str]:
     }
     yield f'{to_json(head)[:-1]},"profiles":[\n'
     between = ""
-    both = ((sides.HOLDERS, sides.holders(profile)), (sides.WAITERS, sides.waiters(profile)))
+    both = sides.present(profile)
     # Several interpreters may have one name; their GILs are shown as one.
-    gils = list(dict.fromkeys(total.gil for total in profile.totals))
-    for gil in gils:
-        for side, charges in both:
+    gils = {total.gil: total.has_holders for total in profile.totals}
+    for gil, has_holders in gils.items():
+        for side, charges in both.items():
+            if side == sides.HOLDERS and not has_holders:
+                continue
+            title = TITLES[side] if has_holders else TITLE_WITHOUT_GIL
             # In the order of the stacks, adjacent samples have as many calls in common as possible.
             merged = sorted(sides.by_stack(each for each in charges if each.gil == gil))
-            named = f"{TITLES[side]} {_text(gil)}" if len(gils) > 1 else TITLES[side]
+            named = f"{title} {_text(gil)}" if len(gils) > 1 else title
             ends = {"startValue": 0, "endValue": sum(waited_ns for _, waited_ns in merged)}
             kind = {"type": "sampled", "name": named, "unit": "nanoseconds", **ends}
             yield f'{between}{to_json(kind)[:-1]},"samples":[\n'

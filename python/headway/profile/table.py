@@ -1,6 +1,7 @@
 """The functions that made other threads wait most, as data and as lines for a terminal.
 
-Charges are summed by the innermost frame: the line that ran while others waited. Pure but for
+Charges are summed by the innermost frame: the line that ran while others waited. Of a profile
+without holders, it is the line that waited. Pure but for
 `lines`, which shortens files by the current folder.
 """
 
@@ -27,11 +28,12 @@ MIN_LABEL, MAX_LABEL, MIN_WAITERS = 18, 44, 22
 # The fewest columns of a function's name, and the most of a thread's.
 MIN_FUNCTION, MAX_THREAD = 3, 24
 HEAD = ("made others wait", "waited", "share", "threads that waited")
+HEAD_WITHOUT_HOLDERS = "waited for locks and events"
 
 
 class Row(NamedTuple):
-    """A line of a function that made others wait. `waiters` are the names of the threads that
-    waited with their times, the largest first."""
+    """A line of a function that made others wait, or that waited. `waiters` are the names of the
+    threads that waited with their times, the largest first."""
 
     frame: Frame
     waited_ns: int
@@ -46,6 +48,7 @@ class Table(NamedTuple):
     rows: list[Row]
     handoff_ns: int
     not_recorded_ns: int
+    has_holders: bool = True
 
     def to_dict(self, most: int | None = None) -> dict[str, Any]:
         """The table for JSON, with at most `most` rows."""
@@ -71,23 +74,34 @@ class Table(NamedTuple):
 
 def tabulate(profile: Profile) -> Table:
     sums: dict[Frame, dict[str, int]] = {}
-    for held in profile.holders:
-        if held.waited_ns:
-            waiters = sums.setdefault((held.stack or sides.NO_STACK)[-1], {})
-            waiters[held.waiter] = waiters.get(held.waiter, 0) + held.waited_ns
+    has_holders = profile.has_holders
+    totals = [total for total in profile.totals if total.has_holders == has_holders]
+    waited_ns = sum(total.waited_ns for total in totals)
+    if has_holders:
+        charges = [(each.stack, each.waiter, each.waited_ns) for each in profile.holders]
+        not_recorded_ns = sum(total.held_not_recorded_ns for total in totals)
+    else:
+        charges = [(each.stack, each.thread, each.waited_ns) for each in profile.waiters]
+        not_recorded_ns = sum(total.waits_not_recorded_ns for total in totals)
+    for stack, waiter, charged_ns in charges:
+        if charged_ns:
+            waiters = sums.setdefault((stack or sides.NO_STACK)[-1], {})
+            waiters[waiter] = waiters.get(waiter, 0) + charged_ns
     rows = [
         Row(frame, sum(waiters.values()), sorted(waiters.items(), key=_largest_first))
         for frame, waiters in sums.items()
     ]
     rows.sort(key=lambda row: (-row.waited_ns, row.frame))
-    return Table(profile.waited_ns, rows, profile.handoff_ns, profile.held_not_recorded_ns)
+    return Table(waited_ns, rows, profile.handoff_ns, not_recorded_ns, has_holders)
 
 
 def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
     """The lines of the terminal's report. Files below `folder`, by default the current one, are
     named relative to it."""
+    head = HEAD[0] if table.has_holders else HEAD_WITHOUT_HOLDERS
     if not table.waited_ns:
-        return [style.bold(HEAD[0]), "No thread waited for a GIL."]
+        reason = "a GIL" if table.has_holders else "a lock"
+        return [style.bold(head), f"No thread waited for {reason}."]
     if folder is None:
         folder = _current_folder()
     shown = table.rows[:MOST_ROWS]
@@ -99,11 +113,11 @@ def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
         for time, part in zip(waited, share, strict=True)
     ]
     figures = len(numbers[0]) + 4
-    width = max(columns.width(text) for text in (HEAD[0], *(each[0] for each in labels)))
+    width = max(columns.width(text) for text in (head, *(each[0] for each in labels)))
     width = min(width, max(MAX_LABEL, style.width // 2), style.width - figures - MIN_WAITERS)
     width = max(width, MIN_LABEL)
     room = style.width - width - figures
-    drawn = [style.bold(f"{columns.pad(HEAD[0], width)}  {numbers[0]}  {HEAD[3]}")]
+    drawn = [style.bold(f"{columns.pad(head, width)}  {numbers[0]}  {HEAD[3]}")]
     for row, texts, figure in zip(shown, labels, numbers[1:], strict=True):
         drawn.append(f"{_fitted(texts, width)}  {figure}  {_waiters(row, room)}")
     more = table.rows[MOST_ROWS:]

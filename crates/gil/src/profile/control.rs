@@ -10,6 +10,7 @@ use super::charges::Charges;
 use super::frames::{self, Calls, Memory, Own};
 use super::growth;
 use super::layout::Layout;
+use super::parked;
 use super::recording::{self, is_asked_for, is_on, last_holder_of};
 use super::resolver::{Frame, Resolver};
 use super::store::{Kind, STORE_BYTES, Store};
@@ -39,6 +40,7 @@ pub struct Charge {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GilSums {
     pub serial: u32,
+    /// -1 for the waits of a free-threaded build.
     pub interpreter: i64,
     pub name: String,
     /// The time of all waits, those that last included.
@@ -70,7 +72,7 @@ pub struct Copy {
 pub enum NotBegun {
     /// A profile is on.
     IsOn,
-    /// Without a GIL, nobody waits for one.
+    /// There is no GIL, and waits without one are not counted.
     NoGil,
     /// This CPython keeps frames in a way that is not known.
     UnknownFrames,
@@ -80,7 +82,7 @@ pub enum NotBegun {
 /// Begins a profile. The tables lie behind the counters in the counters file at `path`, so that
 /// they can be read after a crash, or in memory. `verify` gets the calling thread's calls, as they
 /// were read from memory, the innermost first, and returns whether they are right. For a thread
-/// that holds the main GIL, with the thread state at `state`.
+/// that holds the main GIL, if there is one, with the thread state at `state`.
 ///
 /// A profile that is on for a reporter becomes this one, which begins with nothing charged.
 pub fn begin(
@@ -118,7 +120,10 @@ fn begin_as(
     path: Option<&CStr>,
     verify: impl FnOnce(&[Frame]) -> bool,
 ) -> Result<(), NotBegun> {
-    if gils::main().cond.load(Relaxed) == 0 {
+    let has_gil = gils::main().cond.load(Relaxed) != 0;
+    let sees_parks =
+        counters::of_this_process().is_some_and(|process| process.sees_parks.load(Relaxed) != 0);
+    if !has_gil && !sees_parks {
         return Err(NotBegun::NoGil);
     }
     let began = [clock::now_ns(), clock::wall_ns()];
@@ -141,12 +146,16 @@ fn begin_as(
         }
     };
     // SAFETY: the caller's own thread state and frames.
-    let own = unsafe { own_calls(store, &layout, state) };
+    let own = unsafe { own_calls(store, &layout, state, has_gil) };
     if !own.is_some_and(|calls| verify(&calls)) {
         return Err(NotBegun::UnknownFrames);
     }
     recording::keep_layout(layout);
     recording::set_asked_for(is_asked_for);
+    recording::set_knows_holders(has_gil);
+    if sees_parks {
+        parked::begin(store, began[0]);
+    }
     recording::begin(store);
     Ok(())
 }
@@ -155,13 +164,18 @@ fn begin_as(
 /// GIL, is not as expected.
 ///
 /// # Safety
-/// `state` is the calling thread's thread state, which holds the main GIL.
-unsafe fn own_calls(store: &Store, layout: &Layout, state: usize) -> Option<Vec<Frame>> {
+/// `state` is the calling thread's thread state, which holds the main GIL if `has_gil` is true.
+unsafe fn own_calls(
+    store: &Store,
+    layout: &Layout,
+    state: usize,
+    has_gil: bool,
+) -> Option<Vec<Frame>> {
     let mut calls = Calls::new();
     // SAFETY: `cond` of the main GIL lies in CPython's static memory, behind other fields. The
     // thread state is the caller's, and so are the frames.
     let node = unsafe {
-        let holder: usize = Own.get(last_holder_of(gils::main()))?;
+        let holder: usize = if has_gil { Own.get(last_holder_of(gils::main()))? } else { state };
         let thread: usize = Own.get(state.checked_add(layout.state_thread)?)?;
         if holder != state || thread != this_thread() {
             return None;
@@ -222,7 +236,8 @@ pub fn read_file(path: &CStr) -> Result<Option<Copy>, MappingError> {
     let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
     // SAFETY: a mapping of this length, which stays until the profile is copied.
     let copied = unsafe { Store::find(memory.cast(), bytes) }.map(|store| {
-        let last_ns = store.gils.iter().map(|charges| charges.changed_ns.load(Relaxed)).max();
+        let charges = store.gils.iter().chain(&store.parked);
+        let last_ns = charges.map(|charges| charges.changed_ns.load(Relaxed)).max();
         let ended_ns = store.ended_ns.load(Relaxed);
         copy_of(store, if ended_ns == 0 { last_ns.unwrap_or(0) } else { ended_ns })
     });
@@ -264,7 +279,8 @@ fn copy_of(store: &Store, now_ns: u64) -> Copy {
         readings,
     });
     let charges: Vec<_> = charges.collect();
-    let gils = store.gils.iter().filter(|each| each.serial.load(Acquire) != 0);
+    let gils = store.gils.iter().chain(&store.parked);
+    let gils = gils.filter(|each| each.serial.load(Acquire) != 0);
     let mut gils: Vec<_> = gils.map(|each| sums_of(each, now_ns)).collect();
     gils.push(sums_of(&store.ended, now_ns));
     Copy {

@@ -255,7 +255,7 @@ unsafe fn call_of<M: Memory>(
         let offset = if layout.instruction_is_index {
             instruction.wrapping_mul(2)
         } else {
-            instruction.wrapping_sub(code + layout.code_instructions)
+            instruction.wrapping_sub(instructions_of(memory, layout, frame, code)?)
         };
         let offset = u32::try_from(offset).ok().filter(|offset| *offset < 1 << 28);
         Some(Some(Call {
@@ -263,6 +263,31 @@ unsafe fn call_of<M: Memory>(
             version: version_of(memory, layout, code)?,
             offset: offset.unwrap_or(NO_OFFSET),
         }))
+    }
+}
+
+/// The address of the first instruction that the frame's thread runs of the code object at `code`.
+///
+/// # Safety
+/// With [`Own`], the frame is alive.
+#[inline(always)]
+unsafe fn instructions_of<M: Memory>(
+    memory: &mut M,
+    layout: &Layout,
+    frame: usize,
+    code: usize,
+) -> Option<usize> {
+    let Some((index_at, copies_at)) = layout.thread_instructions else {
+        return Some(code + layout.code_instructions);
+    };
+    // SAFETY: a frame keeps its code object alive, and that its array, which grows only.
+    unsafe {
+        let index = memory.get::<i32>(frame + index_at)?;
+        let copies = memory.get::<usize>(code + copies_at)?;
+        // `struct _PyCodeArray`: the number of entries, and the entries.
+        let count = memory.get::<usize>(copies)?;
+        let index = usize::try_from(index).ok().filter(|index| *index < count)?;
+        memory.get(copies + size_of::<usize>() * (1 + index))
     }
 }
 

@@ -17,6 +17,9 @@ pub struct Layout {
     pub frame_instruction: usize,
     /// True if `frame_instruction` is an index in units of two bytes; false if it is an address.
     pub instruction_is_index: bool,
+    /// In a frame: the index of its thread's copy of the instructions. In a code object: where the
+    /// array of the copies is. `None` if all threads run the same instructions.
+    pub thread_instructions: Option<(usize, usize)>,
     /// Where a frame's owner is, and the lowest owner whose frames have no code.
     pub frame_owner: Option<(usize, u8)>,
     pub code_name: usize,

@@ -5,6 +5,7 @@
 //! - [`frames`], [`layout`], [`lines`]: how a stack of Python calls is read from memory.
 //! - [`store`]: code objects, stacks, and what they are charged with.
 //! - [`recording`]: what an event means for the profile. Runs in hooks.
+//! - [`parked`]: the same for the waits of a free-threaded build.
 //! - [`sampler`], [`wakeup`]: the stacks of threads that hold for long while others wait.
 //! - [`resolver`]: which lines of which functions the tables have.
 //! - [`control`]: begin, end, read.
@@ -16,6 +17,7 @@ mod frames;
 pub mod growth;
 pub mod layout;
 mod lines;
+pub mod parked;
 mod recording;
 pub mod resolver;
 pub mod sampler;

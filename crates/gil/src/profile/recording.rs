@@ -34,6 +34,9 @@ static LAST: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
 /// `control` before `begin`, and at the end of a profile that goes on for a reporter; relaxed,
 /// since a reader that finds the value before only charges with more or less detail.
 static IS_ASKED_FOR: AtomicBool = AtomicBool::new(true);
+/// Whether `last_holder_of` was verified, without which no stack of a holder is read. Written by
+/// `control` before `begin`; relaxed, since `STORE` orders it.
+static KNOWS_HOLDERS: AtomicBool = AtomicBool::new(false);
 /// Written by the first `begin`, before `STORE`.
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
@@ -62,6 +65,15 @@ pub(super) fn is_asked_for() -> bool {
 
 pub(super) fn set_asked_for(is_asked_for: bool) {
     IS_ASKED_FOR.store(is_asked_for, Relaxed);
+}
+
+/// See `KNOWS_HOLDERS`.
+pub(super) fn knows_holders() -> bool {
+    KNOWS_HOLDERS.load(Relaxed)
+}
+
+pub(super) fn set_knows_holders(knows_holders: bool) {
+    KNOWS_HOLDERS.store(knows_holders, Relaxed);
 }
 
 /// The store of the present profile.
@@ -279,7 +291,7 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
 /// The node of the calling thread's stack. The calling thread holds the GIL's mutex and has just
 /// taken the GIL, or is about to drop it.
 fn own_node(tables: &store::Locked, gil: &Gil) -> Option<u32> {
-    let layout = layout()?;
+    let layout = layout().filter(|_| knows_holders())?;
     let mut calls = Calls::new();
     // SAFETY: `last_holder` is the calling thread's own thread state, which CPython frees only
     // after the drop; `control` has verified its place. The thread is in a hook, so its frames

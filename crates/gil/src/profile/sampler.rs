@@ -16,7 +16,7 @@ use headway_measure::clock::now_ns;
 use super::charges::{Charges, Running};
 use super::frames::{self, Calls, Foreign, Memory};
 use super::recording::{
-    holder_of_row, is_asked_for, last_holder_of, layout, present, waiting_thread,
+    holder_of_row, is_asked_for, knows_holders, last_holder_of, layout, present, waiting_thread,
 };
 use super::store::{Key, Kind, Store};
 use super::wakeup;
@@ -97,7 +97,7 @@ impl Reader {
         serial: u32,
         hold: u64,
     ) -> Option<()> {
-        let layout = layout()?;
+        let layout = layout().filter(|_| knows_holders())?;
         let process = counters::of_this_process()?;
         let holder = gil.counters().holder.load(Relaxed);
         let holder = process.threads.get(holder as usize)?;

@@ -17,7 +17,7 @@ use super::frames::{Call, Calls, Memory, text_of};
 use super::layout::Layout;
 use crate::counters::{GILS, Name};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"HWPROFL2");
+const MAGIC: u64 = u64::from_le_bytes(*b"HWPROFL3");
 const CODES: usize = 1 << 13;
 const NODES: usize = 1 << 16;
 const ROWS: usize = 1 << 14;
@@ -40,6 +40,14 @@ pub const NO_NODE: u32 = u32::MAX;
 pub const EMPTY_STACK: u32 = u32::MAX - 1;
 /// The parent of the outermost kept call of a stack that was cut.
 pub const CUT: u32 = u32::MAX - 2;
+
+/// The kinds of waits in `parked`. Their order is that of `Kind` in `parked_waits`.
+pub const PARKED_NAMES: [&[u8]; 3] = [b"locks and events", b"stopped world", b"stopping the world"];
+
+/// In place of the serial number of a GIL's opening, for waits of this kind.
+pub const fn parked_serial(kind: usize) -> u32 {
+    u32::MAX - kind as u32
+}
 
 /// A range of the arena.
 #[repr(C)]
@@ -148,6 +156,8 @@ pub struct Store {
     pub gils: [Charges; GILS],
     /// The sums of GILs whose entry in `gils` another GIL has got.
     pub ended: Charges,
+    /// The waits of a free-threaded build; see `parked`.
+    pub parked: [Charges; PARKED_NAMES.len()],
     threads: [ThreadName; THREADS],
     rows: [Row; ROWS],
     nodes: [Node; NODES],
@@ -200,7 +210,7 @@ impl Store {
         self.clear_tables();
         self.next_thread.store(0, Relaxed);
         self.threads.iter().for_each(|thread| thread.native_id.store(0, Relaxed));
-        self.gils.iter().chain([&self.ended]).for_each(Charges::clear);
+        self.gils.iter().chain([&self.ended]).chain(&self.parked).for_each(Charges::clear);
         self.ended_ns.store(0, Relaxed);
         self.began_ns.store(began[0], Relaxed);
         self.began_wall_ns.store(began[1], Relaxed);

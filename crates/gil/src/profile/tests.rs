@@ -17,6 +17,7 @@ const LAYOUT: Layout = Layout {
     frame_previous: 8,
     frame_instruction: 16,
     instruction_is_index: false,
+    thread_instructions: None,
     frame_owner: Some((24, 3)),
     code_name: 16,
     code_file: 24,
