@@ -111,6 +111,26 @@ fn both_ways_of_reading_find_the_same_calls_without_frames_of_c() {
 }
 
 #[test]
+fn a_frame_that_runs_its_threads_copy_of_the_instructions_has_an_offset_in_that_copy() {
+    let mut heap = Heap::default();
+    let layout = Layout { thread_instructions: Some((32, 56)), ..LAYOUT };
+    let (shared, copy) = (heap.object(&[0; 4]), heap.object(&[0; 4]));
+    let copies = heap.object(&[2, shared, copy]);
+    let code_type = LAYOUT.code_type as u64;
+    let code = heap.object(&[0, code_type, 0, 0, 0, 5 << 32, 0, copies]);
+    let mut offsets_of = |index: u64, instruction: u64| {
+        let frame = heap.object(&[code, 0, instruction, 0, index]);
+        let (state, mut calls) = (heap.state(frame), Calls::new());
+        // SAFETY: the objects of the test are alive.
+        let is_read = unsafe { frames::read(&mut Own, &layout, state, &mut calls) };
+        is_read.then(|| calls.innermost_first().iter().map(|call| call.offset).collect::<Vec<_>>())
+    };
+    assert_eq!(offsets_of(0, shared + 6), Some(vec![6]));
+    assert_eq!(offsets_of(1, copy + 8), Some(vec![8]));
+    assert_eq!(offsets_of(2, copy), None);
+}
+
+#[test]
 fn memory_that_is_not_there_is_no_stack() {
     let mut heap = Heap::default();
     let dangling = heap.state(0xDEAD_0000);
