@@ -84,6 +84,20 @@ def test_a_deep_recursion_is_cut_at_its_outermost_calls() -> None:
         assert set(stack[1:-1]) == {"recurse"}
 
 
+def test_code_that_is_freed_all_the_time_is_never_taken_for_other_code() -> None:
+    result = charged("code_that_is_freed", 2.0)
+    callers = ["<module>", "code_that_is_freed"]
+    made = [stack for stack, _, _ in result["stacks"] if stack[-1].startswith("made_")]
+    assert len({stack[-1] for stack in made}) > 10
+    assert all(stack[-3:-1] == callers[::-1] for stack in made)
+    for line in result["table"]["lines"]:
+        number = line["function"].removeprefix("made_")
+        if number != line["function"]:
+            assert line["file"] == f"<made up {number}>"
+    waited_s = result["table"]["waited_s"]
+    assert waited_s == pytest.approx(result["report_waited_s"], rel=0.001)
+
+
 def test_two_functions_are_charged_with_their_parts_of_the_time() -> None:
     result = charged("shares", 2.0)
     taken = result["taken_s"]

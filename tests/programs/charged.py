@@ -123,6 +123,15 @@ def code_of_text(deadline: Deadline) -> None:
     exec(compile("while not is_over():\n    sum(range(100))\n", "<made up>", "exec"), names)
 
 
+def code_that_is_freed(deadline: Deadline) -> None:
+    """Each function is freed after its only call; another one soon has its address."""
+    number = 0
+    while not deadline.is_over():
+        number += 1
+        text = f"def made_{number}():\n    return sum(range(1_000))\nmade_{number}()\n"
+        exec(compile(text, f"<made up {number}>", "exec"), {})
+
+
 def anonymous(deadline: Deadline) -> None:
     compute = lambda: sum(range(20_000))  # noqa: E731 - a lambda is the subject
     while not deadline.is_over():
@@ -202,6 +211,7 @@ CASES: dict[str, Callable[[Deadline], None]] = {
         generator,
         decorator,
         code_of_text,
+        code_that_is_freed,
         anonymous,
         parse_and_reply,
         busy_alone,

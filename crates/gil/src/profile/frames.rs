@@ -40,6 +40,14 @@ impl Calls {
         self.calls.get(..self.count).unwrap_or_default()
     }
 
+    /// The same for the same code objects, whatever instructions they are at.
+    fn hash(&self) -> u64 {
+        self.innermost_first().iter().fold(0, |hash, call| {
+            let mixed = hash ^ call.code as u64 ^ call.version.rotate_left(32);
+            mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        })
+    }
+
     fn push(&mut self, call: Call) {
         match self.calls.get_mut(self.count) {
             Some(place) => {
@@ -89,21 +97,58 @@ impl Memory for Own {
 
 /// Any address, by `process_vm_readv` on this process, in blocks.
 pub struct Foreign {
+    /// The current frame of a thread and its callers, which CPython keeps at lower addresses: one
+    /// copy, so that they are the calls of one moment.
+    frames: Block<4096>,
+    /// What was read last beside these.
+    other: Block<256>,
+}
+
+struct Block<const BYTES: usize> {
     start: usize,
     length: usize,
-    block: [u8; Self::BLOCK],
+    bytes: [u8; BYTES],
+}
+
+impl<const BYTES: usize> Block<BYTES> {
+    const EMPTY: Self = Self { start: 0, length: 0, bytes: [0; BYTES] };
+
+    /// Reads from `start` as far as there is memory.
+    fn read(&mut self, start: usize) {
+        self.start = start;
+        self.length = Foreign::read(start, self.bytes.as_mut_ptr(), BYTES);
+    }
+
+    /// The bytes at `from`, if the block has so many of them.
+    fn at(&self, from: usize, bytes: usize) -> Option<&[u8]> {
+        let skip = from.checked_sub(self.start)?;
+        self.bytes.get(..self.length)?.get(skip..skip.checked_add(bytes)?)
+    }
 }
 
 impl Foreign {
-    const BLOCK: usize = 256;
+    /// A frame is smaller than that, unless its function has very many variables.
+    const FRAME_BYTES: usize = 256;
+    const PAGE_BYTES: usize = 4096;
 
     pub const fn new() -> Self {
-        Self { start: 0, length: 0, block: [0; Self::BLOCK] }
+        Self { frames: Block::EMPTY, other: Block::EMPTY }
     }
 
-    /// Forgets the block, so that memory is read again.
+    /// Forgets the blocks, so that memory is read again.
     pub fn refresh(&mut self) {
-        self.length = 0;
+        self.frames.length = 0;
+        self.other.length = 0;
+    }
+
+    /// Copies the frame at `frame` and its callers.
+    fn copy_frames(&mut self, frame: usize) {
+        let end = frame.saturating_add(Self::FRAME_BYTES);
+        self.frames.read(end.saturating_sub(self.frames.bytes.len()));
+        if self.frames.length == 0 {
+            // The memory of frames may begin with this page.
+            self.frames.read(frame & !(Self::PAGE_BYTES - 1));
+        }
     }
 
     /// Reads up to `bytes` bytes; returns how many were read.
@@ -122,23 +167,16 @@ impl Foreign {
 
 impl Memory for Foreign {
     unsafe fn copy(&mut self, from: usize, to: *mut u8, bytes: usize) -> bool {
-        if bytes > Self::BLOCK {
+        if bytes > self.other.bytes.len() {
             return Self::read(from, to, bytes) == bytes;
         }
-        let is_inside = |this: &Self| {
-            from.checked_sub(this.start).is_some_and(|skip| skip + bytes <= this.length)
-        };
-        if !is_inside(self) {
-            self.start = from & !15;
-            self.length = Self::read(self.start, self.block.as_mut_ptr(), Self::BLOCK);
-            if !is_inside(self) {
-                return false;
-            }
+        if self.frames.at(from, bytes).is_none() && self.other.at(from, bytes).is_none() {
+            self.other.read(from & !15);
         }
-        // SAFETY: the bytes are inside the block, and have room, as the caller promises.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.block.as_ptr().add(from - self.start), to, bytes);
-        }
+        let found = self.frames.at(from, bytes).or_else(|| self.other.at(from, bytes));
+        let Some(found) = found else { return false };
+        // SAFETY: the bytes have room, as the caller promises.
+        unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), to, bytes) };
         true
     }
 }
@@ -159,30 +197,30 @@ unsafe fn current<M: Memory>(memory: &mut M, layout: &Layout, state: usize) -> O
     }
 }
 
-/// Reads the calls of another thread, which may call and return meanwhile. Prefers a reading after
-/// which the thread has the same current frame, since the frames of calls that have returned may be
-/// gone. Returns false as `read` does.
+/// Reads the calls of another thread, which may call and return meanwhile. Returns true once two
+/// readings in a row have found the same calls: others may be of several moments.
 pub fn read_foreign(
     memory: &mut Foreign,
     layout: &Layout,
     state: usize,
     calls: &mut Calls,
 ) -> bool {
-    const TRIES: u32 = 5;
-    let mut is_read = false;
-    for _ in 0..TRIES {
+    const READINGS: u32 = 6;
+    let mut before = None;
+    for _ in 0..READINGS {
         memory.refresh();
         // SAFETY: `Foreign` asks the kernel to read.
-        let before = unsafe { current(memory, layout, state) };
-        // SAFETY: as for `before`.
-        is_read = unsafe { read(memory, layout, state, calls) };
-        memory.refresh();
-        // SAFETY: as for `before`.
-        if is_read && unsafe { current(memory, layout, state) } == before {
+        let is_read = unsafe {
+            current(memory, layout, state).inspect(|frame| memory.copy_frames(*frame));
+            read(memory, layout, state, calls)
+        };
+        let found = is_read.then(|| calls.hash());
+        if found.is_some() && found == before {
             return true;
         }
+        before = found;
     }
-    is_read
+    false
 }
 
 /// Reads the calls of the thread with the thread state at `state`. Returns false if some memory
@@ -297,7 +335,7 @@ unsafe fn instructions_of<M: Memory>(
 /// # Safety
 /// With [`Own`], the code object is alive.
 #[inline(always)]
-unsafe fn version_of<M: Memory>(memory: &mut M, layout: &Layout, code: usize) -> Option<u64> {
+pub unsafe fn version_of<M: Memory>(memory: &mut M, layout: &Layout, code: usize) -> Option<u64> {
     // SAFETY: the code object is alive, as the caller promises.
     unsafe {
         if let Some(version) = layout.code_version {

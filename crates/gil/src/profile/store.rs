@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use headway_measure::add;
 
 use super::charges::Charges;
-use super::frames::{Call, Calls, Memory, text_of};
+use super::frames::{self, Call, Calls, Memory, text_of};
 use super::layout::Layout;
 use crate::counters::{GILS, Name};
 
@@ -439,6 +439,10 @@ impl Locked<'_> {
             take_entry(&self.0.codes_used, limit(CODES))?;
             code.first_line.store(first_line, Relaxed);
             code.kinds.store(kinds, Relaxed);
+        }
+        // SAFETY: as above. A code object that was read from outside may have been freed meanwhile.
+        if unsafe { frames::version_of(memory, layout, at)? } != call.version {
+            return None;
         }
         code.version.store(call.version, Relaxed);
         code.address.store(at as u64, Release);
