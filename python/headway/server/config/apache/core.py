@@ -75,7 +75,7 @@ def read_core(directive: Directive) -> dict[str, Value]:
 
 
 def read_proxy_headers(directive: Directive) -> tuple[tuple[str, ...], list[str]]:
-    """The fields of WSGITrustedProxyHeaders that Headway supports, and a warning about the others."""
+    """The supported fields of WSGITrustedProxyHeaders, and a warning about the others."""
     names, others = [], []
     for word in directive.words:
         try:

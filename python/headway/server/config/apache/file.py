@@ -37,7 +37,7 @@ INHERITED = "inherited from server scope"
 
 
 def read_apache(path: str, files: ConfigurationFiles | None = None) -> Draft:
-    """The draft of the file and the files that it includes. Raises `CommandError` with exit code 2."""
+    """The draft of the file and its includes. Raises `CommandError` with exit code 2."""
     contents = read_contents(path, files or ConfigurationFiles())
     telemetry = read_telemetry(contents.main.directives)
     groups = find_groups(contents)

@@ -105,7 +105,7 @@ def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -
             raise directive.refuse(f"{name}=", "a name")
 
     def said(option: str, key: str) -> tuple[Directive, str] | None:
-        """The value from the alias, or from the directive that applies to it, and that directive."""
+        """The value from the alias or from the directive that applies, and that directive."""
         if option in given:
             return directive, given[option]
         scoped = in_force((key,), path, script, (main, host) if host is not main else (main,))

@@ -21,7 +21,7 @@ MAX_DEPTH = 20
 
 @dataclass
 class Directive:
-    """One directive, or a section with its contents. `text` is the rest of the line after the name."""
+    """One directive, or a section with its contents. `text` is the rest of the line."""
 
     name: str
     text: str
