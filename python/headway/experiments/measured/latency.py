@@ -1,7 +1,7 @@
-"""`latency`: ccbench's second test, how long UDP events wait for their thread beside others.
+"""`latency`: ccbench's second test, the time that UDP events wait for their thread beside others.
 
-ccbench sends 20 events and shows their average in whole milliseconds. Here a row has thousands, and
-its percentiles.
+ccbench sends 20 events and shows their average in whole milliseconds. Here a row has thousands of
+events, and their percentiles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headway.experiments.table import Cell, Chart, Series, Table, cell_of
 from headway.recorder.records.histogram import Histogram
 
 QUICK_SECONDS = 0.4
-# As many a value, if the row waits as long as is expected and the time allows.
+# The number of pings for a value, if the waits are as long as expected and the time allows.
 PINGS = 400
 MEAN_PAUSE_S = 0.001
 LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
@@ -59,7 +59,8 @@ class Latency(WorkloadExperiment):
     intervals_s = (0.005, 0.001)
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """How long a call of each workload takes, too: it bounds what a policy can do."""
+        """Also measures the duration of a call of each workload, which bounds the effect of a
+        policy."""
         workloads = self._workloads(choice)
         calls_ms = {each: call_s(choice.setting(), each) * MS for each in workloads}
         return {**super().calibrate(choice), "call_ms": calls_ms}
