@@ -131,7 +131,7 @@ class Latency(WorkloadExperiment):
 
 
 def gathers_at_multiples(results: Results) -> list[Statement]:
-    """Beside one thread, by switch interval."""
+    """In rows beside one thread, by switch interval."""
     statements = []
     for result in results:
         if not result.values:
@@ -156,7 +156,7 @@ def milliseconds_beside_b(result: Result | None) -> list[Statement]:
 
 
 def within_a_millisecond(results: Results) -> list[Statement]:
-    """Beside pure Python, however many threads of it."""
+    """In rows beside pure Python, with any number of threads."""
     statements = []
     for policy in results.distinct("policy"):
         beside_a = results.where(policy=policy, workload="A")
@@ -196,14 +196,15 @@ def within_a_call(results: Results) -> list[Statement]:
 
 
 def call_s(setting: Setting, workload: str) -> float:
-    """The median."""
+    """The median duration of a call."""
     with program(setting, "workloads", workload) as alone:
         calls_s: list[float] = alone.answer()["calls_s"]
     return statistics.median(calls_s)
 
 
 def long_enough_s(row: Row) -> float:
-    """For PINGS, if each waits for the switch interval of every thread that keeps the GIL."""
+    """The time for PINGS pings, if each waits for a switch interval of every thread that keeps the
+    GIL."""
     parameters = row.parameters
     wait_s = 0.0
     if parameters["policy"] == STOCK and parameters["workload"] in KEEP_GIL:
@@ -222,7 +223,7 @@ def cells_of(result: Result) -> list[Cell]:
 
 
 def distribution(title: str, results: Results) -> Chart:
-    """Shares of all waits by bucket of the histogram."""
+    """The shares of all waits by bucket of the histogram."""
     series = [
         Series(schedule_of(result), share_points(result.histogram))
         for result in results
@@ -239,7 +240,7 @@ def distribution(title: str, results: Results) -> Chart:
 
 
 def share_points(histogram: Histogram) -> list[tuple[float, float, float, float]]:
-    """At the upper bounds of buckets; those between, which a histogram leaves out, have nothing."""
+    """Points at the upper bounds of buckets. Empty buckets, which a histogram leaves out, are 0."""
     shares: dict[int, float] = {}
     for bound_s, count in histogram["buckets"]:
         bound_ns = round(bound_s * NS)

@@ -1,8 +1,8 @@
 """`latency` in virtual time: a thread that receives pings, their sender, and the threads that
 compute beside it, like `programs/ping_server.py` and its neighbours.
 
-A ping is sent a random time after the previous one was received. A signal tells the sender that it
-was received. Sending this signal keeps the GIL, so the thread waits for the GIL once for each ping.
+A ping is sent a random time after the previous one was received. The receiver reports each ping to
+the sender by a signal, which keeps the GIL, so the thread waits for the GIL once for each ping.
 """
 
 from __future__ import annotations
