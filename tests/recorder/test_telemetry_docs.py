@@ -1,4 +1,6 @@
-"""docs/telemetry.md has what the code has: thresholds, verdicts, options, metrics in examples."""
+"""docs/telemetry.md and docs/recorder.md have what the code has: thresholds, verdicts, retention,
+options, and metrics in examples.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,12 @@ from headway.report.thresholds import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/telemetry.md").read_text()
+RECORDER = (ROOT / "docs/recorder.md").read_text()
 
 
-def rows(head: str) -> list[str]:
+def rows(head: str, page: str = PAGE) -> list[str]:
     """The lines of the table that begins with this cell."""
-    _, _, rest = PAGE.partition(f"\n| {head} |")
+    _, _, rest = page.partition(f"\n| {head} |")
     assert rest, f"the page has no table of {head!r}"
     return rest.partition("\n\n")[0].splitlines()[2:]
 
@@ -50,7 +53,10 @@ def test_the_table_of_what_is_kept_is_right() -> None:
             ages[label, column] = kept.age_s
     (ticks,) = [each for each in KEPT if each.column == "ticks"]
     ages["every report", 1] = ticks.age_s
-    table = {cells[0]: cells for cells in (row.strip("| ").split(" | ") for row in rows("kept"))}
+    table = {
+        cells[0]: cells
+        for cells in (row.strip("| ").split(" | ") for row in rows("kept", RECORDER))
+    }
     for (label, column), age_s in ages.items():
         said = table[label][column].strip(" |")
         number, unit = said.split(" ")
@@ -64,7 +70,7 @@ def test_the_table_of_what_is_kept_is_right() -> None:
         assert table[label][1].startswith(f"{age_s // 86_400} days, {number_of:,}")
 
 
-def test_options_that_the_page_names_exist() -> None:
+def test_options_that_the_pages_name_exist() -> None:
     parser = argparse.ArgumentParser()
     prepare_parser(parser)
     known = {option for action in parser._actions for option in action.option_strings}
@@ -73,18 +79,19 @@ def test_options_that_the_page_names_exist() -> None:
         "--telemetry",
         "--telemetry-interval",
         "--slow-requests",
+        "--capture-user-agent",
         "--dashboard",
         "--once",
         "--json",
     }
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE + RECORDER))
     assert named <= known | others
     assert known - named <= {"-h", "--help", "--no-http"}
 
 
-def test_files_that_the_page_links_to_exist() -> None:
+def test_files_that_the_pages_link_to_exist() -> None:
     # The reference is generated when the site is built, which checks the links to it.
-    for target in re.findall(r"\]\((?!reference/)([^)#]+)", PAGE):
+    for target in re.findall(r"\]\((?!reference/)([^)#]+)", PAGE + RECORDER):
         assert (ROOT / "docs" / target).is_file(), target
 
 

@@ -22,7 +22,7 @@ static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
 /// the child.
 static MAIN_IS_EXPECTED: AtomicBool = AtomicBool::new(false);
 
-/// In a forked child: CPython initializes the main GIL again next.
+/// Announces in a forked child that CPython initializes the main GIL again next.
 pub fn expect_main() {
     MAIN_IS_EXPECTED.store(true, Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Which installation of the meter is in force.
+//! The installation of the meter that is in force.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -55,7 +55,8 @@ impl Drop for Change {
     }
 }
 
-/// In a forked child: the thread that installs or removes the meter does not exist.
+/// Clears the lock in a forked child, in which the thread that installs or removes the meter does
+/// not exist.
 pub fn forget_change() {
     CHANGING.store(0, Relaxed);
 }

@@ -1,4 +1,5 @@
-//! Which condition variable is which: learned from behaviour, before anything is counted.
+//! Learns which condition variable of a GIL is which from their behaviour, before anything is
+//! counted.
 //!
 //! A probe thread contends for the main GIL once, while the installer holds it. It waits on `cond`,
 //! with `mutex`, and signals `switch_cond` before it leaves `take_gil`.
@@ -48,7 +49,7 @@ pub fn watch_for_probe() {
     WATCHING_FOR.store(PROBE, Release);
 }
 
-/// In a forked child, whose parent may have been learning.
+/// Ends learning in a forked child, whose parent may have been learning.
 pub fn watch_for_nothing() {
     WATCHING_FOR.store(NOTHING, Relaxed);
 }

@@ -37,7 +37,7 @@ impl Drop for RegistryGuard {
     }
 }
 
-/// In a forked child: the holder does not exist.
+/// Clears the lock in a forked child, in which its holder does not exist.
 pub fn forget_holder() {
     LOCK.store(0, Relaxed);
 }

@@ -1,1 +1,1 @@
-"""`headway audit`: which extension modules an application imports, and what they support."""
+"""`headway audit`: the extension modules that an application imports, and what they support."""

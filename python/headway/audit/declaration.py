@@ -1,9 +1,10 @@
 """The declarations of an extension module, read from its definition in memory.
 
-Multi-phase initialization (PEP 489) has a `PyModuleDef` with slots, and two of them, new in CPython
-3.12 and 3.13, say what the module supports. `PyModule_GetDef` finds it for a module that is loaded,
-so nothing of the module's runs once more. From 3.15 on a module may export slots alone, without
-a definition (PEP 793); then its export hook is called, which returns a constant.
+A module of multi-phase initialization (PEP 489) has a `PyModuleDef` with slots. Two kinds of slots,
+new in CPython 3.12 and 3.13, declare what the module supports. `PyModule_GetDef` finds the
+definition of a loaded module, so no code of the module runs again. From 3.15 on a module may export
+slots alone, without a definition (PEP 793); then its export hook is called, which returns a
+constant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Initialization = Literal["multi-phase", "single-phase", "unknown"]
 
 
 class Declaration(TypedDict):
-    """`None` where there is no such slot; "unknown" where the slots could not be read."""
+    """A value is `None` if the module has no such slot, and "unknown" if its slots could not be
+    read."""
 
     initialization: Initialization
     multiple_interpreters: Literal["not-supported", "supported", "per-interpreter-gil"] | None
@@ -27,12 +29,12 @@ class Declaration(TypedDict):
 UNKNOWN: Declaration = {"initialization": "unknown", "multiple_interpreters": None, "gil": None}
 SINGLE_PHASE: Declaration = {**UNKNOWN, "initialization": "single-phase"}
 
-# Both numberings: those of PyModuleDef_Slot, and those of CPython 3.15's PySlot.
+# The numbers in PyModuleDef_Slot, and those in CPython 3.15's PySlot.
 MULTIPLE_INTERPRETERS, GIL = (3, 86), (4, 87)
 SLOT_SUBSLOTS, MOD_SLOTS = 92, 94
 OF_MULTIPLE_INTERPRETERS = ("not-supported", "supported", "per-interpreter-gil")
 OF_GIL = ("used", "not-used")
-# More than CPython knows kinds of; an array without an end is not followed for ever.
+# CPython has fewer kinds of slots. The limit ends the reading of an array that has no end.
 MAX_SLOTS = 256
 
 
@@ -54,7 +56,7 @@ class NewSlot(ctypes.Structure):
 
 
 class ModuleDefinition(ctypes.Structure):
-    """`PyModuleDef`; the same in every CPython from 3.5 on but for the object's head."""
+    """`PyModuleDef`. Apart from the object's head it is the same in every CPython from 3.5 on."""
 
     _fields_ = (
         ("head", ctypes.c_byte * object.__basicsize__),
@@ -75,7 +77,7 @@ class ModuleDefinition(ctypes.Structure):
 def read_declaration(module: Any, file: str) -> Declaration:
     """The declarations of a loaded module."""
     if not isinstance(module, ModuleType):
-        # It put something else in its own place in sys.modules.
+        # The module has replaced itself in sys.modules.
         return UNKNOWN
     get_definition = ctypes.pythonapi.PyModule_GetDef
     get_definition.argtypes, get_definition.restype = [ctypes.py_object], ctypes.c_void_p
@@ -84,8 +86,8 @@ def read_declaration(module: Any, file: str) -> Declaration:
         return _read_export(module, file)
     definition = ModuleDefinition.from_address(address)
     if definition.slots is None:
-        # Only a module of a single phase is copied, or made anew, from its definition; and one
-        # of two phases without slots declares nothing either.
+        # Only a module of single-phase initialization is copied, or made again, from its
+        # definition. A module of two phases without slots declares nothing either.
         is_single = definition.init is not None or definition.copy is not None
         return SINGLE_PHASE if is_single else {**UNKNOWN, "initialization": "multi-phase"}
     return _declared(_read_slots(definition.slots, OldSlot))

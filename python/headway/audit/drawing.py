@@ -1,5 +1,5 @@
-"""An audit drawn as text for a terminal: a table with the problems first, what is unknown and why,
-a summary, and what to do. Pure: findings go in, a string comes out."""
+"""An audit drawn as text for a terminal: a table with the problems first, the unknown answers with
+their reasons, a summary, and advice. Pure: converts findings to a string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.report.terminal import Style
 from headway.report.units import number
 
 TITLES = {"own_gil": "own GIL", "shared_gil": "shared GIL", "free_threading": "free-threaded"}
-# As the exit status has them: `--require own-gil`.
+# The names of features as in `--require own-gil`.
 DOES_WITHOUT = {
     "own_gil": "refuse an own-GIL interpreter",
     "shared_gil": "refuse a shared-GIL sub-interpreter",
@@ -74,8 +74,8 @@ def _origin(module: Module) -> str:
 
 
 def _urgency(module: Module) -> tuple[int, int, int, str]:
-    """Refusals first, those of an own GIL before others, then what is unknown; a cause before
-    what it stands in the way of."""
+    """The sort key of a module: refusals first, those of an own GIL before others, then unknown
+    answers; a cause before the modules that it affects."""
     answers = [module.answers()[each] for each in SUPPORTS]
     refusals = [place for place, answer in enumerate(answers) if answer.answer == "no"]
     unknown = any(answer.answer == "unknown" for answer in answers)
@@ -88,7 +88,8 @@ def _has(answers: dict[str, Answer], word: str) -> bool:
 
 
 def _reasons(subject: Subject, answers: dict[str, Answer], style: Style) -> Iterator[str]:
-    """Why not, below the row; who imported it, where that is to be changed."""
+    """The reasons for a negative answer, below its row, and the importer of the module, where a
+    change would have to be made."""
     by_reason: dict[str, list[str]] = {}
     for support, answer in answers.items():
         if answer.answer == "no":
@@ -103,7 +104,7 @@ def _reasons(subject: Subject, answers: dict[str, Answer], style: Style) -> Iter
 
 
 def _unknown(audit: Audit) -> list[str]:
-    """Each reason once: most concern many modules."""
+    """Each reason once, because most reasons concern many modules."""
     reasons = Counter(
         (TITLES[support], answer.reason)
         for module in audit.modules
@@ -162,7 +163,7 @@ def _of_application(audit: Audit, support: str, others: bool) -> str:
 
 
 def _refusing(audit: Audit, support: str) -> list[str]:
-    """Causes before what they stand in the way of."""
+    """The modules that refuse, causes before the modules that they affect."""
     refusing = [module for module in audit.modules if module.answers()[support].answer == "no"]
     refusing.sort(key=lambda module: module.answers()[support].culprit is not None)
     return [module.name for module in refusing]

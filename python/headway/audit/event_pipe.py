@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# A child that nobody ends outlives the audit's own timeout by this.
+# If the audit does not end a child, the child outlives the audit's timeout by this time.
 GRACE_S = 10
 
 

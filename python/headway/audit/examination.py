@@ -1,8 +1,8 @@
-"""The audit itself: which children are run, in what order, and what follows from what they tell.
+"""The audit itself: runs children in an order, and draws conclusions from their events.
 
-Modules are tried out many in one child first. Only those that fail there are tried alone, so that
-none is blamed for another's failure, and those that fail alone also in a main interpreter, so that
-none is blamed for what has nothing to do with sub-interpreters.
+Many modules are tried together in one child first. Only those that fail there are tried alone, so
+that none is blamed for another's failure. Those that also fail alone are tried in a main
+interpreter, so that none is blamed for a problem that has nothing to do with sub-interpreters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headway.audit.task import FreeThreading, Interpreters, Inventory
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-# Of a stage, how many of its modules are done, of how many, and the one in hand.
+# The name of a stage, how many of its modules are done, their number, and the current module.
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -61,7 +61,7 @@ class Examination:
         return Audit(version, FREE_THREADED, application, modules)
 
     def _take_inventory(self) -> tuple[list[Module], bool]:
-        """The modules, and whether the GIL was on once all were loaded."""
+        """The modules, and whether the GIL was on after all of them were loaded."""
         self._progress("importing", 0, 1, self._application)
         task: Inventory = {
             "kind": "inventory",
@@ -105,8 +105,8 @@ class Examination:
         setattr(application, support, answer)
 
     def _answers_together(self, gil: str, names: Sequence[str]) -> dict[str, Answer]:
-        """The answers for those that loaded in both interpreters of one child, where all went well
-        to the end; none where it crashed, for there the guilty one is not known."""
+        """The answers for the modules that loaded in both interpreters of one child, if the child
+        ended well. There are none if it crashed, because the cause is then unknown."""
         if not names:
             return {}
         imported = 0
@@ -152,8 +152,8 @@ class Examination:
             "names": list(names),
             "application": application,
         }
-        # The application finds what it finds by itself; a module also what the application put
-        # onto sys.path.
+        # An application finds its modules by itself. A module also needs the directories that the
+        # application has put onto sys.path.
         if application is None:
             task["path"] = self._path
         else:
@@ -174,7 +174,8 @@ class Examination:
         application.free_threading = verdict.of_loaded(modules, gil_enabled)
 
     def _watch_gil(self, names: Sequence[str]) -> dict[str, Answer]:
-        """One child after the other: each ends with the first module that switches the GIL on."""
+        """Runs one child after another, because each child ends with the first module that switches
+        the GIL on."""
         answers: dict[str, Answer] = {}
         while len(answers) < len(names):
             rest = [name for name in names if name not in answers]

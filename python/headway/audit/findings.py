@@ -1,5 +1,5 @@
-"""The findings of an audit: for each extension module and the application, the features that it
-supports, and how that is known. Pure; `to_dict` is the JSON of `--json`, schema 1."""
+"""The findings of an audit: the features that each extension module and the application support,
+and the evidence. Pure; `to_dict` is the JSON of `--json`, schema 1."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SUPPORTS = ("own_gil", "shared_gil", "free_threading")
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether something is supported: "unknown" wherever it was neither seen nor declared.
+    """Whether something is supported: "unknown" if it was neither seen nor declared.
 
-    `culprit` is the module that is in the way, if it is another one.
+    `culprit` is the module that is the cause, if it is another one.
     """
 
     answer: Literal["yes", "no", "unknown"]
@@ -39,8 +39,8 @@ class Subject:
 
 @dataclass
 class Application(Subject):
-    """The application as a whole. `missing` is, by the kind of interpreter, which of its extension
-    modules it does without there: it caught that they could not be imported."""
+    """The application as a whole. `missing` has, for each kind of interpreter, the extension
+    modules that the application lacks there, because it caught the errors of their import."""
 
     name: str = ""
     missing: dict[str, list[str]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Application(Subject):
 
 @dataclass
 class Module(Subject):
-    """An extension module. `declares` is what its definition says (see `declaration`)."""
+    """An extension module. `declares` has what its definition declares (see `declaration`)."""
 
     name: str = ""
     file: str = ""

@@ -1,5 +1,6 @@
-"""Imports modules in a child of a free-threaded build whose GIL nobody has fixed, and tells which
-import switches the GIL on. CPython never switches it off again, so the child ends with that one."""
+"""Imports modules in a child of a free-threaded build that was started without an option about the
+GIL, and reports which import switches the GIL on. CPython never switches it off again, so the child
+ends with that import."""
 
 from __future__ import annotations
 
@@ -15,16 +16,17 @@ if TYPE_CHECKING:
 
 
 def run(events: EventPipe, task: FreeThreading) -> None:
-    """Tells `importing` before each, and `imported`, `gil-on` or `failed` after it.
+    """Sends `importing` before each import, and `imported`, `gil-on` or `failed` after it.
 
-    `gil-on` of no module: it was on from the start.
+    `gil-on` without a module means that the GIL was on from the start.
     """
     if sys._is_gil_enabled():  # type: ignore[attr-defined]
         events.send("gil-on", module=None, warning="")
         return
     for name in task["names"]:
         events.send("importing", module=name)
-        # CPython's warning names the module that did it; as an error it would stop the import.
+        # CPython's warning names the module that switched the GIL on. As an error it would stop the
+        # import.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:

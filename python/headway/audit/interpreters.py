@@ -1,10 +1,10 @@
 """Imports modules, or the application, in two sub-interpreters of a child, and ends both.
 
-Two, because some modules work in one interpreter of a process, whichever that is, and in no
-second one. What happens inside is in `visit`; here is what CPython's own module has under a new
-name in every other version. The main interpreter of this process has what that of a process of
-`headway serve` has, and none of the application: what it has matters, since modules with static
-types leave them to the interpreter that was the first to import them.
+Two are needed, because some modules work in the first interpreter of a process that imports them,
+and in no second one. `visit` runs inside the interpreters. This module uses CPython's own module
+for sub-interpreters, whose name changes between versions. The main interpreter of this process has
+the same modules as that of a process of `headway serve`, and none of the application. This matters,
+because modules with static types leave the types to the interpreter that imports them first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headway.audit.task import Interpreters
 
 HAS_OWN_GIL = sys.version_info >= (3, 12)
-# The sub-interpreter finds this package wherever we did: the path is ours.
+# The sub-interpreter has this process's sys.path, so it finds this package.
 PROGRAM = """
 import sys
 sys.path[:] = {path!r}

@@ -1,5 +1,5 @@
 """Imports the application in a child's main interpreter, and reports every extension module that is
-loaded then: its file, its distribution, its importer, and its declarations."""
+then loaded: its file, its distribution, its importer, and its declarations."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 def run(events: EventPipe, task: Inventory) -> None:
-    """Tells `refused` if the application cannot be loaded, else `module` for each and `loaded`."""
-    # That the GIL has been switched on is one of the findings.
+    """Sends `refused` if the application cannot be loaded, else `module` for each module and
+    `loaded`."""
+    # A GIL that was switched on is a finding and needs no warning.
     warnings.filterwarnings("ignore", "The global interpreter lock", RuntimeWarning)
     importers = watch_importers()
     events.send("loading", application=task["application"])
@@ -38,7 +39,7 @@ def run(events: EventPipe, task: Inventory) -> None:
     found = list(extension_modules())
     gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
     path = list(filter(None, map(os.fspath, sys.path)))
-    # From here on this process may import what it likes: the list is made.
+    # The list is complete, so from here on this process may import any module.
     from headway.audit.declaration import read_declaration
 
     distributions = Distributions()
@@ -59,7 +60,8 @@ def run(events: EventPipe, task: Inventory) -> None:
 
 
 def extension_modules() -> Iterator[tuple[str, ModuleType]]:
-    """Those in `sys.modules` that came from shared objects, each once, in the order of imports."""
+    """The modules in `sys.modules` that came from shared objects, each once, in the order of
+    imports."""
     seen = set()
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
@@ -67,7 +69,8 @@ def extension_modules() -> Iterator[tuple[str, ModuleType]]:
             continue
         if (spec.name, spec.origin) not in seen:
             seen.add((spec.name, spec.origin))
-            # The name that it was imported by, which may not be the one it is found by.
+            # The name under which the module was imported, which may differ from its name in
+            # sys.modules.
             yield spec.name if spec.name in sys.modules else name, module
 
 
@@ -78,7 +81,7 @@ def module_file(module: ModuleType) -> str:
 
 
 def watch_importers() -> dict[str, str]:
-    """From now on, by an extension module's name, the module whose code imported it first."""
+    """Starts to record, by an extension module's name, the module whose code imported it first."""
     importers: dict[str, str] = {}
     create_module = ExtensionFileLoader.create_module
 
@@ -103,7 +106,7 @@ def _nearest_importer(frame: FrameType | None) -> str | None:
 
 
 class Distributions:
-    """Which installed distribution a file belongs to."""
+    """Finds the installed distribution to which a file belongs."""
 
     def __init__(self) -> None:
         import importlib.metadata as metadata
@@ -118,8 +121,8 @@ class Distributions:
         self._distribution = metadata.distribution
 
     def of(self, name: str, file: str) -> Distribution | None:
-        """By the record of installed files; where that does not know it, as with editable
-        installations, by the package's name if only one distribution has it."""
+        """Uses the record of installed files. If the file is not in it, as with editable
+        installations, uses the name of the package, if only one distribution has it."""
         found = self._by_file.get(os.path.realpath(file))
         candidates = set(self._packages.get(name.partition(".")[0], []))
         if found is None and len(candidates) == 1:

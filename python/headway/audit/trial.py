@@ -1,5 +1,5 @@
-"""Starts a child on one task, hears what it tells, and says how it ended: by itself, by a signal,
-or because it did not get on. Knows nothing of what the tasks are. One thread, the command's."""
+"""Starts a child on one task, reads its events, and reports how it ended: by itself, by a signal,
+or because it made no progress. Does not know the tasks. Runs on the command's only thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LAST_WORDS = 200
 
 
 class Ending(NamedTuple):
-    """How a child ended. `complete`: with its task done."""
+    """How a child ended. `complete` means that it finished its task."""
 
     complete: bool
     reason: str
@@ -75,8 +75,8 @@ def run_trial(
         try:
             events, in_time = _listen(child.pid, pipe.fileno(), timeout_s, heard)
         finally:
-            # Before the child is waited for, while its number can be nobody else's. One that died
-            # has its status already.
+            # The child is killed before it is reaped, while no other process can have its number.
+            # If it has died, its status is set already.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             status = child.wait()
@@ -96,10 +96,11 @@ def run_trial(
 def _listen(
     pid: int, fd: int, timeout_s: float, heard: Callable[[Event], None]
 ) -> tuple[list[Event], bool]:
-    """The events until the task is done or the child dead, and whether each came in time."""
+    """The events until the task is done or the child is dead, and whether each of them came in
+    time."""
     events: list[Event] = []
     rest = b""
-    # The pipe alone would not do: what the application has forked may hold its other end.
+    # The pipe does not suffice: a process that the application forked may hold its other end.
     pidfd = os.pidfd_open(pid)
     try:
         until = time.monotonic() + timeout_s
@@ -118,7 +119,8 @@ def _listen(
             if is_done or (not data and pidfd in ready):
                 return events, True
             if not data:
-                # It closed its end and lives on: there is nothing to hear but its death.
+                # The child has closed its end of the pipe and lives on. The only event left is its
+                # death.
                 select.select([pidfd], [], [], max(until - time.monotonic(), 0))
                 return events, time.monotonic() < until
     finally:

@@ -1,4 +1,4 @@
-"""From what a trial told to an answer, with its reason. Pure."""
+"""Derives an answer, with its reason, from the events of a trial. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headway.audit.findings import Answer, Module
 from headway.audit.trial import Event, Trial
 from headway.server.worker.application import REFUSAL
 
-# CPython's own words, Python/import.c.
+# The text of CPython's warning, in Python/import.c.
 GIL_WARNING = re.compile(r"load module '([^']+)', which has not declared")
 NO_OWN_GIL_HERE = Answer(
     "unknown",
@@ -77,7 +77,7 @@ def _short(message: str) -> str:
 
 
 def explained(answer: Answer, module: Module, gil: str) -> Answer:
-    """With what the module declares, where CPython's refusal goes by that."""
+    """Adds the module's declaration to the reason, if CPython's refusal is based on it."""
     if answer.answer != "no" or answer.culprit is not None or gil == "shared":
         return answer
     initialization = module.declares.get("initialization")
@@ -129,7 +129,7 @@ def declared_free_threading(module: Module) -> Answer:
 
 
 def of_all(modules: Sequence[Module]) -> Answer:
-    """For an application, from what its modules declare."""
+    """The answer for an application, from the declarations of its modules."""
     for wanted, words in (
         ("no", "need the GIL"),
         ("unknown", "are not known to do without the GIL"),
@@ -142,7 +142,7 @@ def of_all(modules: Sequence[Module]) -> Answer:
 
 
 def of_loaded(modules: Sequence[Module], gil_enabled: bool) -> Answer:
-    """For an application that was imported in a free-threaded build."""
+    """The answer for an application that was imported in a free-threaded build."""
     if not gil_enabled:
         return Answer("yes", "the GIL stays off when it is imported")
     guilty = [each.name for each in modules if each.free_threading.answer == "no"]
@@ -150,8 +150,8 @@ def of_loaded(modules: Sequence[Module], gil_enabled: bool) -> Answer:
 
 
 def of_watched(trial: Trial) -> dict[str | None, Answer]:
-    """By module, what a child of a free-threaded build saw. The key `None` stands for all: the GIL
-    was on before any was imported."""
+    """The answers of a child of a free-threaded build by module. The key `None` means that the GIL
+    was on before any import."""
     answers: dict[str | None, Answer] = {}
     for event in trial.events:
         name = event["module"]

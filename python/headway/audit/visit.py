@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def run(
     fd: int, timeout_s: float, phase: str, names: Sequence[str], application: str | None
 ) -> None:
-    """Tells `importing` before each, and `imported` or `failed` after it."""
+    """Sends `importing` before each import, and `imported` or `failed` after it."""
     events = EventPipe(fd, timeout_s)
     for name in names:
         events.send("importing", module=name, phase=phase)
@@ -37,7 +37,7 @@ def _load(application: str, phase: str, events: EventPipe) -> None:
     try:
         load_application(application)
     except ImportFailed as error:
-        # The application's own exception says more than the one that wraps it.
+        # The application's own exception is more informative than the one that wraps it.
         cause = error.__context__ or error
         events.send("failed", module=None, phase=phase, **describe(cause))
     except BaseException as error:

@@ -1,5 +1,5 @@
-"""Experiments on the GIL and what schedules it: measured, with what was published beside them.
+"""Experiments on the GIL and its schedulers: measured, and compared with published values.
 
-Programs to measure run in processes of their own (`processes`, `programs`); who measures never runs
-them itself.
+Measured programs run in processes of their own (`processes`, `programs`). The measuring process
+never runs them itself.
 """

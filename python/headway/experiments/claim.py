@@ -1,4 +1,4 @@
-"""A sentence about results that a number decides."""
+"""A sentence about results, and the number that decides whether they agree with it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 
 class Statement(NamedTuple):
-    """`value` lies within `low` to `high` if measurements and publication agree. `why` is a line
-    for readers who see that they do not: what is known to be different."""
+    """Measurements and publication agree if `value` lies within `low` to `high`. If they do not,
+    `why` tells readers about known differences between the two."""
 
     text: str
     value: float
@@ -36,7 +36,8 @@ class Statement(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """A statement as a file of results has it; `value` is None for a number that is not finite."""
+    """A statement in the form of a file of results. `value` is None for a number that is not
+    finite."""
 
     text: str
     value: float | None

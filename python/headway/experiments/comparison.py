@@ -1,7 +1,7 @@
-"""Two files of results, row by row: which rows differ, how much, and how surely. Pure.
+"""Compares two files of results, row by row: which rows differ, how much, and how surely. Pure.
 
-Rows are the same if their experiment and all their parameters are. It knows nothing of how a
-comparison is drawn, and nothing of why anything is faster.
+Two rows match if their experiment and all their parameters are equal. This module does not draw a
+comparison, and does not know the reason for a difference.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from headway.experiments.results import Parameters, Result, describe
 from headway.experiments.results_file import Kept, KeptExperiment
 from headway.experiments.statistics import Interval
 
-# Of the metadata, what is another each time.
+# The metadata that differ between any two runs.
 VOLATILE = {"time", "seconds", "load", "steal"}
 TIMES_AND_RATES = {"s", "ms", "us", "µs", "ns", "rpm"}
-# Enough values of both rows for any number of rows that there may be.
+# With this many values in both rows, any realistic number of rows can be significant.
 MOST_VALUES = 25
 
 
 class Difference(NamedTuple):
-    """A row that both files have values of. `ratio` is B's median by A's; `corrected` is `p` for
-    all rows that are compared."""
+    """A row for which both files have values. `ratio` is B's median divided by A's. `corrected` is
+    `p`, corrected for the number of compared rows."""
 
     experiment: str
     unit: str
@@ -42,8 +42,8 @@ class Difference(NamedTuple):
 
     @property
     def worse_by(self) -> float:
-        """The share of A's median by which B's is worse: below 0 if it is better, or if nobody
-        knows which way is better."""
+        """The share of A's median by which B's is worse. It is below 0 if B is better, and 0 if the
+        experiment does not define which direction is better."""
         if self.higher_is_better is None:
             return 0.0
         change = self.ratio.median - 1
@@ -51,10 +51,10 @@ class Difference(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """In the experiment's own direction."""
+        """A word in the experiment's own direction."""
         if not self.significant:
             return ""
-        # Nobody knows which way is better, or there is no ratio.
+        # The better direction is not defined, or there is no ratio.
         if not self.worse_by or math.isnan(self.worse_by):
             return "different"
         words = ("faster", "slower") if is_speed(self.unit) else ("better", "worse")
@@ -71,7 +71,7 @@ class Single(NamedTuple):
     experiment: str
     parameters: Parameters
     reason: str
-    # It had values in A, and every measurement of it failed in B.
+    # The row had values in A, and every measurement of it failed in B.
     broke: bool = False
 
     def __str__(self) -> str:
@@ -81,12 +81,12 @@ class Single(NamedTuple):
 class Comparison(NamedTuple):
     differences: list[Difference]
     singles: list[Single]
-    # Name, A's and B's.
+    # The name of an entry, its value in A and its value in B.
     metadata: list[tuple[str, Any, Any]]
 
     @property
     def provable(self) -> bool:
-        """Whether any row has values enough to be significant beside all others."""
+        """Whether any row has enough values to be significant among all rows."""
         least = [
             rank_test.least_p(len(row.a.values), len(row.b.values)) for row in self.differences
         ]
@@ -94,14 +94,14 @@ class Comparison(NamedTuple):
 
     @property
     def values_needed(self) -> int:
-        """How many of each row would be enough for as many rows as there are."""
+        """The number of values of each row that would be enough for this number of rows."""
         for count in range(2, MOST_VALUES):
             if rank_test.least_p(count, count) * len(self.differences) < LEVEL:
                 return count
         return MOST_VALUES
 
     def regressions(self, share: float) -> list[Difference]:
-        """Rows that are significantly worse by more than this share of what they were."""
+        """Rows that are significantly worse by more than this share of A's median."""
         return [row for row in self.differences if row.significant and row.worse_by > share]
 
 
@@ -152,7 +152,7 @@ def _rows(kept: Kept) -> dict[Key, tuple[KeptExperiment, Result]]:
 
 
 def _incomparable(a: KeptExperiment, b: KeptExperiment, row: Result, other: Result) -> str:
-    """Why not; empty if two rows of the same name can be compared."""
+    """The reason why two rows of the same name cannot be compared; empty if they can."""
     units = a.results.unit, b.results.unit
     if units[0] != units[1]:
         return f"the unit is {units[0]!r} in A and {units[1]!r} in B"
@@ -172,7 +172,7 @@ def _metadata(a: Mapping[str, object], b: Mapping[str, object]) -> list[tuple[st
 
 
 def counts(differences: Sequence[Difference]) -> dict[str, int]:
-    """How many rows there are of each verdict, "" among them."""
+    """The number of rows of each verdict, including ""."""
     found: dict[str, int] = {}
     for each in differences:
         found[each.verdict] = found.get(each.verdict, 0) + 1

@@ -19,10 +19,10 @@ from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
 from headway.experiments.results import Parameters, Results, describe
 from headway.experiments.table import Chart, Table
 
-# In the place of a policy: plain python, without Headway.
+# Stands for a policy in the rows of plain python, without Headway.
 STOCK = "stock"
-# Where work runs: threads of one process, processes, sub-interpreters with a GIL each, or threads
-# without a GIL.
+# The places in which work runs: threads of one process, processes, sub-interpreters with a GIL
+# each, or threads without a GIL.
 MODES = ("threads", "processes", "interpreters", "free-threaded")
 
 
@@ -30,9 +30,9 @@ MODES = ("threads", "processes", "interpreters", "free-threaded")
 class Choice:
     """The user's choice; None selects the experiment's own default.
 
-    `policies` begin with STOCK unless the user left it out. `free_threaded` is the interpreter of
-    rows without a GIL: one that was named for it, or `interpreter` itself if it is such a build.
-    `seconds` is how long one value is measured.
+    `policies` begin with STOCK unless the user left it out. `free_threaded` is the interpreter for
+    rows without a GIL: the one that the user named for it, or `interpreter` itself if it is such a
+    build. `seconds` is the duration of one value.
     """
 
     interpreter: Interpreter
@@ -50,27 +50,27 @@ class Choice:
     def setting(
         self, policy: str = STOCK, switch_interval_s: float = DEFAULT_SWITCH_INTERVAL_S
     ) -> Setting:
-        """With a GIL, also on a build that can do without."""
+        """With a GIL, also on a build that can run without one."""
         options = ("-X", "gil=1") if self.interpreter.free_threading else ()
         named = None if policy == STOCK else policy
         return Setting(named, switch_interval_s, self.interpreter.path, options)
 
     def free_threaded_setting(self) -> Setting:
-        """Without a GIL, which nobody schedules."""
+        """Without a GIL, and so without a scheduler of the GIL."""
         assert self.free_threaded is not None
         return Setting(None, DEFAULT_SWITCH_INTERVAL_S, self.free_threaded.path, ("-X", "gil=0"))
 
     @property
     def no_free_threading(self) -> str:
-        """Why rows without a GIL are left out; empty if they are not."""
+        """The reason why rows without a GIL are left out; empty if they are not."""
         if self.free_threaded is not None:
             return ""
         return f"CPython {self.interpreter.version} is no free-threaded build (--free-threaded)"
 
     @property
     def no_own_gils(self) -> str:
-        """Why rows of sub-interpreters with GILs of their own are left out; empty if they are
-        not."""
+        """The reason why rows of sub-interpreters with GILs of their own are left out; empty if
+        they are not."""
         if self.interpreter.has_own_gils:
             return ""
         return f"CPython {self.interpreter.version} has no own-GIL sub-interpreters (3.12 has)"
@@ -78,8 +78,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Row:
-    """`parameters` are its name, in results and from one file to another: text, numbers, booleans.
-    `setting` is for the measurement alone. `left_out` is the reason why it cannot be measured."""
+    """`parameters` identify the row in results and between files: text, numbers, booleans. Only the
+    measurement uses `setting`. `left_out` is the reason why the row cannot be measured."""
 
     parameters: Parameters
     setting: Setting
@@ -90,8 +90,9 @@ class Row:
 
 
 class Measured(NamedTuple):
-    """One value, in the experiment's unit. `figures` are further numbers, whose names carry their
-    units (`p99_s`); `samples_s` single times, gathered over a row's values into a histogram."""
+    """One value, in the experiment's unit. `figures` are further numbers, whose names have their
+    units (`p99_s`). `samples_s` are single times; the times of all values of a row make a
+    histogram."""
 
     value: float
     figures: Mapping[str, float] = {}
@@ -99,24 +100,25 @@ class Measured(NamedTuple):
 
 
 class Experiment(ABC):
-    """One name of `headway bench`. An object without state of its own."""
+    """The experiment behind one name of `headway bench`. The object has no state."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
     # A line for the list of experiments.
     summary: ClassVar[str]
-    # The two sentences that a report opens with: what it does, and what it shows.
+    # The first two sentences of a report: what the experiment does, and what it shows.
     shows: ClassVar[str]
     higher_is_better: ClassVar[bool] = True
-    # Of the options that choose rows (Choice's fields in the words of the command line), those that
-    # it heeds; another is refused.
+    # The options for choosing rows that the experiment supports (Choice's fields, spelled as on the
+    # command line). Other such options are refused.
     heeds: ClassVar[frozenset[str]] = frozenset({"policy", "switch-interval", "threads"})
-    # The values that --workload allows, if the experiment heeds that option.
+    # The values that --workload allows, if the experiment supports that option.
     known_workloads: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def rows(self, choice: Choice) -> list[Row]:
-        """In the order of the results. Raises CommandError (exit code 2) for what cannot be."""
+        """The rows in the order of the results. Raises CommandError (exit code 2) for an impossible
+        choice."""
 
     def calibrate(self, choice: Choice) -> Parameters:
         """Measures once, before all rounds, for example how many loops a millisecond takes. The
@@ -125,7 +127,8 @@ class Experiment(ABC):
 
     @abstractmethod
     def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
-        """One value, by processes that it starts and ends. Raises BenchmarkError if one fails."""
+        """Measures one value, with processes that it starts and ends. Raises BenchmarkError if one
+        fails."""
 
     @abstractmethod
     def published(self, parameters: Parameters) -> float | None:

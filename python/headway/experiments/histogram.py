@@ -1,6 +1,5 @@
 """Single times as a HIST of DESIGN.md: percentiles of the times themselves, and their counts on the
-log-linear scale of crates/measure/src/scale.rs (as HdrHistogram has it). Pure.
-"""
+log-linear scale of crates/measure/src/scale.rs (as in HdrHistogram). Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from collections.abc import Sequence
 from headway.recorder.records.histogram import Histogram, zeros
 
 NS = 1_000_000_000  # in a second
-# Powers of two of nanoseconds; each is cut into 16 buckets. What is shorter shares a bucket, and so
-# does what is longer.
+# Powers of two of nanoseconds, each divided into 16 buckets. All shorter times share a bucket, and
+# so do all longer ones.
 LOWEST_POWER = 9
 HIGHEST_POWER = 37
 STEPS = 16
@@ -46,7 +45,7 @@ def histogram(samples_s: Sequence[float]) -> Histogram:
 
 
 def upper_bound_ns(ns: int) -> int:
-    """Of the bucket that a time falls into: the first time that is too long for it."""
+    """The upper bound of the bucket of a time: the first time that is too long for it."""
     power = ns.bit_length() - 1
     if ns < 1 << LOWEST_POWER:
         return 1 << LOWEST_POWER

@@ -1,6 +1,6 @@
-"""The interpreters that experiments run on: which CPython each is, and what it can.
+"""The interpreters for experiments: the version of each CPython, and what it supports.
 
-It knows nothing of what they are to run.
+This module does not know what they run.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ class Interpreter(NamedTuple):
 
     @property
     def has_own_gils(self) -> bool:
-        """Sub-interpreters with a GIL of their own (PEP 684)."""
+        """Whether it has sub-interpreters with a GIL of their own (PEP 684)."""
         return self.minor >= 12
 
 
 @cache
 def examine(path: str, option: str = "--python") -> Interpreter:
-    """Asks the interpreter itself. Raises CommandError (exit code 2) if it is none, or too old."""
+    """Asks the interpreter itself. Raises CommandError (exit code 2) if the program is not a
+    Python, or is too old."""
     try:
         facts = json.loads(_ask(path))
         implementation = facts.pop("implementation")
@@ -99,10 +100,10 @@ def _ask(path: str) -> str:
 
 
 def chosen(path: str | None) -> Interpreter:
-    """That of --python, or the one that runs this. Raises CommandError as `examine` does."""
+    """The interpreter of --python, or the running one. Raises CommandError like `examine`."""
     return this() if path is None else examine(path)
 
 
 def this() -> Interpreter:
-    """The one that runs this."""
+    """The running interpreter."""
     return examine(sys.executable)

@@ -1,5 +1,5 @@
-"""Under which circumstances something was measured: machine, kernel, interpreter, and how much of
-the machine others took meanwhile."""
+"""The circumstances of a measurement: machine, kernel, interpreter, and how much of the machine
+other programs used meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.experiments.interpreters import Interpreter
 CPU_INFO = Path("/proc/cpuinfo")
 STAT = Path("/proc/stat")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-# Places in the first line of /proc/stat behind its name, see proc(5).
+# Positions in the first line of /proc/stat after its name, see proc(5).
 STEAL_TICKS = 7
 ALL_TICKS = 8
 # Above these shares, a result is marked as doubtful.
@@ -51,7 +51,7 @@ class Metadata(TypedDict, total=False):
 
 
 class Circumstances:
-    """From the moment when it is made."""
+    """The circumstances from the construction of the object on."""
 
     def __init__(self) -> None:
         self._began = time.time()
@@ -61,7 +61,7 @@ class Circumstances:
 
     def to_dict(self, interpreter: Interpreter, **more: object) -> Metadata:
         """The results' `metadata`. `steal` is the share of all processors' time that a hypervisor
-        gave to others; `load` the machine's before anything was measured."""
+        gave to other machines. `load` is the machine's load before the measurement."""
         passed = [now - then for now, then in zip(ticks(), self._ticks, strict=True)]
         metadata = {
             "headway": __version__,
@@ -86,8 +86,7 @@ class Circumstances:
 
 
 def interpreters_in(metadata: Metadata) -> str:
-    """Which CPython was measured, and which other one for the rows without a GIL; as far as a file
-    tells."""
+    """The CPython that was measured, and the one for rows without a GIL, if the file names them."""
     if "simulated" in metadata:
         return "a simulated CPython"
     python = metadata.get("python") or "(unknown)"
@@ -97,8 +96,8 @@ def interpreters_in(metadata: Metadata) -> str:
 
 
 def doubts(metadata: Metadata) -> list[str]:
-    """Lines on what makes these measurements worth less than they could be, after pyperf's
-    `system check`; what a file does not tell is not doubted."""
+    """Reasons to distrust the measurements, one line each, after pyperf's `system check`. Values
+    that are missing in a file are not doubted."""
     found = []
     load, cpus = metadata.get("load") or 0.0, metadata.get("cpus") or 1
     if load > MAX_LOAD * cpus:
@@ -121,7 +120,7 @@ def ticks() -> list[int]:
 
 
 def cpu_model() -> str:
-    """As the kernel names it; aarch64 names none."""
+    """The kernel's name of the processor; aarch64 has none."""
     for line in CPU_INFO.read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

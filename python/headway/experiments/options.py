@@ -11,7 +11,7 @@ from headway.experiments.experiment import MODES
 from headway.options import SWITCH_INTERVAL, Seconds, Shape, Whole, argument
 
 MAX_THREADS = 64
-# Of a row. More only take longer.
+# The most values of a row. More of them only take longer.
 MAX_VALUES = 10_000
 THREAD_COUNT = Whole(0, MAX_THREADS)
 VALUE_COUNT = Whole(1, MAX_VALUES)
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help: str) -> None:
-    """Each may be given again, and is None if it is not given."""
+    """Adds the options. Each may be given several times, and is None if it is not given."""
     parser.add_argument("--policy", action="append", metavar="P", help=policy_help)
     parser.add_argument(
         "--switch-interval",
@@ -56,7 +56,7 @@ def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help
 
 
 def each_once(values: Iterable[Value] | None) -> tuple[Value, ...] | None:
-    """In the order given; None without any."""
+    """The values without duplicates, in the order given; None if there are none."""
     return tuple(dict.fromkeys(values)) if values else None
 
 

@@ -1,6 +1,6 @@
-"""A process and its descendants: what they use, from /proc, and their end.
+"""A process and its descendants: the resources that they use, from /proc, and their end.
 
-It knows nothing of what they are.
+This module does not know what the processes do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Places in /proc/PID/stat behind the name in parentheses, see proc(5).
+# Positions in /proc/PID/stat after the name in parentheses, see proc(5).
 PARENT, USER_TICKS, RSS_PAGES = 1, 11, 21
 
 
@@ -42,7 +42,7 @@ def tree(root: int) -> dict[int, list[str]]:
 
 
 def cpu_s(root: int) -> float:
-    """User and system time so far, that of children which have ended included."""
+    """User and system time so far, including that of children that have ended."""
     return sum(map(used_s, tree(root).values()))
 
 
@@ -51,13 +51,13 @@ def used_s(fields: list[str]) -> float:
 
 
 def rss_bytes(root: int) -> int:
-    """Resident memory; what processes share counts for each of them."""
+    """Resident memory; shared memory counts for each of the processes."""
     return sum(int(fields[RSS_PAGES]) * PAGE_BYTES for fields in tree(root).values())
 
 
 class Memory(NamedTuple):
-    """Resident memory. `rss_bytes` counts a page for each process that has it, `pss_bytes` divides
-    it among them: only its sum over processes is memory that they take."""
+    """Resident memory. `rss_bytes` counts a page for each process that has it. `pss_bytes` divides
+    it among them, so only its sum over processes is the memory that they use."""
 
     rss_bytes: int
     pss_bytes: int
@@ -76,8 +76,8 @@ def memory(pid: int) -> Memory:
 
 
 class Descendants:
-    """Those that a process has now. Each is held by a descriptor, which stays with its process when
-    its id goes to another."""
+    """The present descendants of a process. Each has a descriptor, which refers to the same process
+    even when another one gets its id."""
 
     def __init__(self, root: int) -> None:
         self._descriptors = []

@@ -1,12 +1,14 @@
-"""The processes of an experiment: started under a setting, spoken to in lines, always ended.
+"""The processes of an experiment: started under a setting, controlled by lines of text, always
+ended.
 
-A setting is who schedules the GIL: plain python with a switch interval, or `headway run --policy`.
-A program of `programs/` says one line of JSON when it is ready, gets one line that names the
-window of time to measure, and answers with one line of JSON. It knows nothing of what is measured.
+A setting determines the scheduler of the GIL: plain python with a switch interval, or `headway run
+--policy`. A program of `programs/` prints a line of JSON when it is ready, receives a line with the
+window of time to measure, and answers with a line of JSON. This module does not know what is
+measured.
 
-Nothing outlives an experiment. A program is ended by its own pid on the way out; should this
-process be killed, the kernel tells it to end; and the kernel's alarm ends one that cannot hear,
-because its threads starve each other, say.
+No process outlives an experiment. A program is ended by its own pid at the end. If this process is
+killed, the kernel signals the program. If the program cannot handle a signal, for example because
+its threads starve each other, the kernel's alarm ends it.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ from headway.report import columns
 
 PROGRAMS = Path(__file__).resolve().parent / "measured" / "programs"
 DEFAULT_SWITCH_INTERVAL_S = 0.005
-# Longer than any window with its warm-up that an experiment would ask for.
+# Longer than any window of an experiment with its warm-up.
 LIFETIME_S = 600
-# Between the moment that a window is named and the moment that all processes have heard of it.
+# The time between the choice of a window and the moment at which all processes know it.
 NOTICE_S = 0.05
 ANSWER_TIMEOUT_S = 60.0
 PATIENCE_S = 2.0
-# Columns of what a program said last.
+# The columns of a program's last message that are shown.
 MAX_MESSAGE = 300
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 NS = 1e9
@@ -46,7 +48,7 @@ libc = ctypes.CDLL(None)
 
 
 class BenchmarkError(CommandError):
-    """Something that is to be measured cannot be, or ended; the text is one line."""
+    """A measured program cannot run, or has ended. The text is one line."""
 
 
 class Setting(NamedTuple):
@@ -63,7 +65,7 @@ class Setting(NamedTuple):
         return self.policy or f"stock {self.switch_interval_s * 1e3:g} ms"
 
     def parameters(self) -> dict[str, Any]:
-        """As a row of the results has them."""
+        """The setting as parameters of a row."""
         return {"policy": self.policy, "switch_interval": self.switch_interval_s}
 
     def command(self, *words: str, options: Sequence[str] = ()) -> list[str]:
@@ -97,7 +99,7 @@ class Window(NamedTuple):
 
 
 class Program:
-    """A running child process that speaks in lines."""
+    """A running child process that is controlled by lines of text."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
         self.name = name
@@ -107,8 +109,8 @@ class Program:
         self._busy_until_ns = 0
 
     def answer(self) -> dict[str, Any]:
-        """The next line that the program says. Raises BenchmarkError if it says none in time, or
-        something else."""
+        """The next line that the program prints. Raises BenchmarkError if there is none in time, or
+        if it is not an answer."""
         while b"\n" not in self._received:
             self._receive()
         line, _, self._received = self._received.partition(b"\n")
@@ -120,7 +122,7 @@ class Program:
         return answer
 
     def measure(self, window: Window) -> None:
-        """Tells the program the window. Its answer comes after the window's end."""
+        """Sends the window to the program. Its answer comes after the window's end."""
         assert self.process.stdin is not None
         self._busy_until_ns = window.end_ns
         try:
@@ -141,12 +143,12 @@ class Program:
         self._received += data
 
     def messages(self) -> str:
-        """The text on stderr so far. The child's position in the file stays where it is."""
+        """The text on stderr so far. The child's position in the file does not change."""
         descriptor = self._messages.fileno()
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def last_message(self) -> str:
-        """Fit for a terminal."""
+        """The last message on stderr, fit for a terminal."""
         lines = self.messages().strip().splitlines()
         return columns.name(lines[-1], MAX_MESSAGE) if lines else "nothing"
 
@@ -166,7 +168,7 @@ def prepare_child() -> None:
 
 
 def python_path() -> str:
-    """`programs/`, and what the user has set."""
+    """The directory `programs/`, and the directories that the user has set."""
     return os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
 
 
@@ -179,14 +181,15 @@ def started(
     speaks: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
-    """A child process, from its start to its end, in a process group of its own. One that does not
-    speak in lines, such as a server, ends at SIGTERM."""
+    """A child process, from its start to its end, in a process group of its own. A program that is
+    not controlled by lines, such as a server, ends at SIGTERM."""
     with tempfile.TemporaryFile() as messages:
-        # Apache, which is not root here, opens its stderr once more.
+        # Apache does not run as root here, and opens its stderr again.
         os.fchmod(messages.fileno(), 0o666)
         process: subprocess.Popen[bytes] | None = None
         try:
-            # An exception that a signal raises during the fork is lost, or raised in the child.
+            # An exception that a signal raises during the fork would be lost, or raised in the
+            # child.
             with signals.held():
                 process = subprocess.Popen(
                     command,
@@ -194,7 +197,7 @@ def started(
                     stdout=subprocess.PIPE if speaks else messages,
                     stderr=messages,
                     pass_fds=pass_fds,
-                    # Programs elsewhere speak as those of `programs/` do.
+                    # Programs in other folders use the same lines as those of `programs/`.
                     env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
                     preexec_fn=prepare_child,
                 )
@@ -211,8 +214,8 @@ def started(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a program: closes its stdin, then sends SIGTERM, then kills it with its descendants,
-    whatever their process groups are. Another Ctrl-C waits for that."""
+    """Ends a program: closes its stdin, then sends SIGTERM, then kills it with its descendants in
+    any process group. Another Ctrl-C waits until this is done."""
     with signals.held():
         descendants = Descendants(process.pid)
         pipes = [pipe for pipe in (process.stdin, process.stdout) if pipe is not None]
@@ -225,7 +228,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE_S)
                 break
-        # The group has the process's id, which nobody else gets while there is a group.
+        # The group has the process's id, which no other process gets while the group exists.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -235,14 +238,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def program(
     setting: Setting, script: str, *arguments: str, folder: Path = PROGRAMS
 ) -> AbstractContextManager[Program]:
-    """A program of `programs/`, or of another folder, under `setting`. Run from its file, so that
-    an interpreter without Headway runs it too."""
+    """A program of `programs/`, or of another folder, under `setting`. It is run from its file, so
+    that an interpreter without Headway can run it too."""
     words = [str(folder / f"{script}.py"), *arguments]
     return started(setting.command(*words), f"{script}.py under {setting.name}")
 
 
 def check_policies(policies: Sequence[str], python: str = sys.executable) -> None:
-    """Raises BenchmarkError if `headway run` does not know one of them."""
+    """Raises BenchmarkError if `headway run` does not have one of the policies."""
     for policy in policies:
         command = Setting(policy, DEFAULT_SWITCH_INTERVAL_S, python).command("-c", "pass")
         tried = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

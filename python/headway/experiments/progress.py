@@ -1,5 +1,5 @@
-"""Progress on stderr: a line that replaces the last on a terminal, lines elsewhere. Where stderr
-was closed before the interpreter began there is none."""
+"""Progress on stderr: one line that is replaced on a terminal, several lines elsewhere. If stderr
+was closed before the interpreter started there is none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def progress(text: str) -> None:
         return
     if sys.stderr.isatty():
         width = os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH
-        # A longer one could not be replaced.
+        # A line that wraps could not be replaced.
         sys.stderr.write(f"\r\x1b[K{columns.cut(text, width - 1)}")
     else:
         sys.stderr.write(f"{text}\n")
@@ -24,7 +24,7 @@ def progress(text: str) -> None:
 
 
 def clear_progress() -> None:
-    """For what is to be said on the terminal next."""
+    """Removes the progress line before other text is printed on the terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()

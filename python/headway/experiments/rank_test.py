@@ -1,15 +1,17 @@
-"""Whether rows differ: Mann and Whitney's test, exact, and Holm's correction for many rows. Pure.
+"""Tests whether rows differ: Mann and Whitney's test, exact, and Holm's correction for many rows.
+Pure.
 
-Values are replaced by their ranks among both rows' values. If nothing but chance told the rows
-apart, every way of dealing out the ranks would be as likely; p is the share of those in which the
-rows are as far apart as they are, or further (Mann and Whitney, "On a test of whether one of two
-random variables is stochastically larger than the other", Annals of Mathematical Statistics 18,
-1947). Nothing is assumed about distributions; ties have mean ranks. With n and m values no p is
-under 2 / C(n + m, n), so few values cannot prove anything beside many rows: see `least_p`.
+Values are replaced by their ranks among the values of both rows. If the rows differed only by
+chance, every assignment of the ranks to the rows would be equally likely. p is the share of
+assignments in which the rows are at least as far apart as they are (Mann and Whitney, "On a test of
+whether one of two random variables is stochastically larger than the other", Annals of Mathematical
+Statistics 18, 1947). The test assumes nothing about distributions; equal values have mean ranks.
+With n and m values p is at least 2 / C(n + m, n), so a few values cannot prove anything among many
+rows: see `least_p`.
 
 Of many rows some differ by chance. Holm's procedure ("A simple sequentially rejective multiple test
-procedure", Scandinavian Journal of Statistics 6, 1979) keeps the chance that any row at all is
-called different wrongly at the level.
+procedure", Scandinavian Journal of Statistics 6, 1979) limits the probability that any row is
+wrongly called different to the level.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from functools import lru_cache
 from statistics import NormalDist
 
 LEVEL = 0.05
-# Values of both rows together; for more the normal approximation is near enough.
+# The number of values in both rows up to which the test is exact. Above, the normal approximation
+# is close enough.
 MOST_EXACT = 100
 
 
 def p_value(values: Sequence[float], others: Sequence[float]) -> float:
-    """Two-sided."""
+    """The two-sided p."""
     places = Counter([*values, *others])
-    # Twice the mean rank of what is equal, which is a whole number.
+    # Twice the mean rank of equal values, which is a whole number.
     ranks: dict[float, int] = {}
     before = 0
     for value in sorted(places):
@@ -42,7 +45,7 @@ def p_value(values: Sequence[float], others: Sequence[float]) -> float:
 
 
 def _exact(found: int, counts: tuple[tuple[int, int], ...], count: int, other_count: int) -> float:
-    # Sums of doubled ranks, `count` of which come to this on average.
+    # Sums of `count` doubled ranks have this mean.
     mean = count * (count + other_count + 1)
     apart = abs(found - mean)
     ways = _ways(counts, count)
@@ -52,10 +55,11 @@ def _exact(found: int, counts: tuple[tuple[int, int], ...], count: int, other_co
 
 @lru_cache
 def _ways(counts: tuple[tuple[int, int], ...], chosen: int) -> list[tuple[int, int]]:
-    """In how many ways each sum comes about, of so many ranks chosen from (rank, how often).
+    """The possible sums of `chosen` ranks out of (rank, how often), each with its number of ways.
 
-    A polynomial in x with a term for each sum is kept as one large integer, whose digits to a base
-    that no coefficient reaches are the coefficients: multiplying it by a power of x is a shift.
+    A polynomial in x with a term for each sum is stored as one large integer. Its digits, to a base
+    that no coefficient reaches, are the coefficients, so that a multiplication by a power of x is a
+    shift.
     """
     bits = sum(number for _, number in counts)
     sums = [1] + [0] * chosen
@@ -73,7 +77,7 @@ def _ways(counts: tuple[tuple[int, int], ...], chosen: int) -> list[tuple[int, i
 def _approximate(
     found: int, counts: tuple[tuple[int, int], ...], count: int, other_count: int
 ) -> float:
-    """Corrected for ties and for continuity."""
+    """The normal approximation, corrected for ties and for continuity."""
     all_count = count + other_count
     ties = sum(number**3 - number for _, number in counts) / (all_count * (all_count - 1))
     deviation = math.sqrt(count * other_count / 12 * (all_count + 1 - ties))
@@ -89,7 +93,8 @@ def least_p(count: int, other_count: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Each p corrected for all: one that is under the level is significant at it."""
+    """Each p, corrected for the number of tests: a value below the level is significant at the
+    level."""
     corrected = [1.0] * len(p_values)
     highest = 0.0
     for done, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

@@ -1,8 +1,8 @@
-"""`headway bench --from FILE`: the experiments of a file, as if they had just been measured.
+"""`headway bench --from FILE`: shows the experiments of a file as if they had just been measured.
 
-Tables, charts and statements are made of the results again. Experiments that are not registered
-(those of the developer benchmarks, or of another version) are listed as they are, row by row. It
-knows nothing of how anything is drawn.
+Tables, charts and statements are made again from the results. Experiments that this version does
+not have (those of the developer benchmarks, or of another version) are listed row by row. This
+module does not draw.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from headway.experiments.results_file import KeptExperiment
 from headway.experiments.table import Cell, Table, cell_of
 from headway.report import columns
 
-# By the names that argparse gives them; all others choose or change measurements.
+# These options, by argparse's names, choose what is shown. All others choose or change
+# measurements.
 SHOWING = {"names", "source", "html"}
 
-# Columns; a line of a file that somebody else wrote may be any length.
+# The columns of a heading. A line of a file from elsewhere may have any length.
 MAX_HEADING = 300
 
 Shown = list[tuple[Experiment, Results]]
 
 
 def check_options(options: argparse.Namespace, defaults: argparse.Namespace) -> None:
-    """Raises CommandError (exit code 2) for options beside --from that would change nothing."""
+    """Raises CommandError (exit code 2) for options that have no effect together with --from."""
     for name, default in vars(defaults).items():
         if name not in SHOWING and getattr(options, name) != default:
             raise CommandError(
@@ -41,7 +42,7 @@ def check_options(options: argparse.Namespace, defaults: argparse.Namespace) -> 
 
 
 def read(file: str, names: Iterable[str] = ()) -> tuple[Metadata, Shown]:
-    """The metadata, and the experiments in the order of the file, or those that are named. Raises
+    """The metadata, and all experiments in the order of the file, or the named ones. Raises
     CommandError (exit code 2)."""
     kept = results_file.read(file, "--from")
     found = {each.results.name: each for each in kept.experiments}
@@ -61,7 +62,7 @@ def _experiment(kept: KeptExperiment, file: str) -> Experiment:
         experiment.charts(results)
         experiment.statements(results)
     except Exception as error:
-        # Any exception means that this version's experiment does not make such rows.
+        # Any exception means that this version's experiment does not have such rows.
         raise CommandError(
             f"--from {file!r}: the rows of {results.name} are not those of this version's "
             f"{results.name}: {type(error).__name__} {error}",
@@ -71,7 +72,7 @@ def _experiment(kept: KeptExperiment, file: str) -> Experiment:
 
 
 def heading(metadata: Metadata) -> str:
-    """As far as the file tells."""
+    """The heading, with the metadata that the file has."""
     policies = ", ".join(map(str, metadata.get("policies") or []))
     simulated = metadata.get("simulated") or {}
     parts = [
@@ -86,13 +87,13 @@ def heading(metadata: Metadata) -> str:
 
 
 class Listed(Experiment):
-    """An experiment that only its file knows. It is never measured."""
+    """An experiment that exists only in its file. It is never measured."""
 
     summary = "of a file"
     shows = "Its rows and statements are shown as the file has them."
 
     def __init__(self, kept: KeptExperiment) -> None:
-        # The name and the unit of this one; those of others are their class's.
+        # The name and unit of this object; in other experiments they belong to the class.
         self.name = kept.results.name  # type: ignore[misc]
         self.unit = kept.results.unit  # type: ignore[misc]
         self.higher_is_better = kept.higher_is_better is not False  # type: ignore[misc]
@@ -117,7 +118,7 @@ class Listed(Experiment):
         return [Table(results.name, headings, rows, len(names)), *self._verdicts()]
 
     def _verdicts(self) -> list[Table]:
-        """As they were reached when the file was written."""
+        """The verdicts that were reached when the file was written."""
         rows = [
             [
                 Cell(text=each.text),

@@ -15,19 +15,19 @@ from headway.experiments.histogram import histogram
 from headway.experiments.statistics import Interval
 from headway.recorder.records.histogram import Histogram
 
-# The names and values that tell one row from another: text, numbers, booleans.
+# The names and values that identify a row: text, numbers, booleans.
 Parameters = dict[str, Any]
 
 
 def describe(parameters: Parameters) -> str:
-    """On one line."""
+    """The parameters on one line."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parameters.items())
 
 
 class Result:
-    """One row. `values` are in the order of the rounds, as are those of each figure. `failures`
-    are the reasons of measurements that brought none. A file keeps the histogram of `samples_s`,
-    not these: see `histogram`."""
+    """One row. `values` are in the order of the rounds, and so are those of each figure. `failures`
+    are the reasons of failed measurements. A file has the histogram of `samples_s` instead of the
+    samples: see `histogram`."""
 
     def __init__(
         self, parameters: Parameters, published: float | None = None, left_out: str = ""
@@ -42,7 +42,7 @@ class Result:
         self.failures: list[str] = []
 
     def add(self, value: float, figures: Mapping[str, float], samples_s: Sequence[float]) -> None:
-        """One value of a round, with what came of it besides."""
+        """Adds one value of a round, with its figures and samples."""
         self.values.append(value)
         for name, figure in figures.items():
             self.figures.setdefault(name, []).append(figure)
@@ -50,7 +50,7 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """Why there are no values; empty if there are."""
+        """The reason why there are no values; empty if there are some."""
         if self.values:
             return ""
         return self.left_out or (self.failures[-1] if self.failures else "not measured")
@@ -66,27 +66,28 @@ class Result:
         return bool(self.values) and statistics.is_unstable(self.values)
 
     def median(self, figure: str = "") -> float:
-        """NaN without values."""
+        """The median; NaN without values."""
         found = self.interval(figure)
         return found.median if found else float("nan")
 
     @property
     def histogram(self) -> Histogram | None:
-        """A HIST of the single times, if there were any."""
+        """A HIST of the single times, if there are any."""
         return histogram(self.samples_s) if self.samples_s else self.kept_histogram
 
     def ratio(self, base: Result) -> Interval | None:
-        """Its values by those of another row of the same rounds; None where one has none."""
+        """The row's values divided by those of another row of the same rounds; None if one of them
+        has none."""
         if not self.values or not base.values:
             return None
         if self.failures or base.failures:
-            # It is not known which rounds they lack.
+            # It is not known in which rounds values are missing.
             return statistics.ratio(self.values, base.values)
         return statistics.paired_ratio(self.values, base.values)
 
 
 class Results:
-    """The rows of one experiment, with what it found out before them."""
+    """The rows of one experiment, with its calibration."""
 
     def __init__(
         self,
@@ -115,13 +116,13 @@ class Results:
         return found[0] if found else None
 
     def measured(self, **parameters: Any) -> Result | None:
-        """As `find`, if it has values."""
+        """Like `find`, but only a row with values."""
         found = self.find(**parameters)
         return found if found and found.values else None
 
     def ratio(self, over: Parameters, base: Parameters) -> float:
-        """The median of the ratios of two rows, round by round; NaN if one has no values. Each is
-        the only row that has these parameters."""
+        """The median of the ratios of two rows, round by round; NaN if one has no values. `over`
+        and `base` each identify a single row."""
         value, other = self.find(**over), self.find(**base)
         found = value.ratio(other) if value and other else None
         return found.median if found else math.nan

@@ -1,9 +1,9 @@
 """The benchmark results, schema 1 (DESIGN.md), as a file: written, checked, and read back.
 
-A row is written with more than is read of it: medians, intervals and what is unstable are made of
-the values again. So are the tables and the statements of an experiment that is known; those of
-another, such as the developer benchmarks (bench/), are read as they are. This module does not know
-what is done with results.
+A row is written with more than is read: medians, intervals and instability are computed again from
+the values. So are the tables and statements of known experiments. Those of other experiments, such
+as the developer benchmarks (bench/), are read from the file. This module does not know how results
+are used.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from headway.recorder.records.histogram import Histogram
 
 SCHEMA = 1
 STDIN = "-"
-# More are not results: the largest are some thousand rows of 25 values with a dozen figures each.
+# A larger file has no results: the largest have some thousand rows of 25 values with a dozen
+# figures each.
 MAX_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 4096
-# Of 2**64 - 1.
+# The digits of 2**64 - 1.
 INTEGER_DIGITS = 20
 LOWER_IS_BETTER = {"s", "ms", "us", "ns", "bytes"}
 
@@ -115,12 +116,12 @@ def write(path: str, metadata: Metadata, shown: Iterable[tuple[Experiment, Resul
 
 
 def write_kept(path: str, kept: Kept) -> None:
-    """As `write`, for experiments that are already in the form of the file."""
+    """Like `write`, for experiments that are already in the form of the file."""
     write_report(path, _to_dict(kept))
 
 
 def write_report(path: str, report: dict[str, Any]) -> None:
-    """As `write`, for any report that is a JSON object."""
+    """Like `write`, for any report that is a JSON object."""
     try:
         json_file.write_json(report, path)
     except BrokenPipeError:
@@ -148,11 +149,11 @@ def _to_dict(kept: Kept) -> dict[str, Any]:
 
 
 def _statements(experiment: Experiment, results: Results) -> list[Verdict]:
-    """Empty if the statements fail: values that may have taken hours to measure are kept."""
+    """The verdicts; empty if the statements fail, so that values that took hours are kept."""
     try:
         return [each.verdict() for each in experiment.statements(results)]
     except Exception:
-        # The function that shows the results meets and reports the same exception.
+        # The function that shows the results raises and reports the same exception.
         return []
 
 
@@ -175,7 +176,8 @@ def _row(result: Result) -> dict[str, Any]:
 
 
 def _figure(result: Result, name: str) -> dict[str, Any]:
-    """`confidence` is how sure the interval is. JSON has no word for what is not finite."""
+    """`confidence` is the coverage of the interval. JSON cannot express numbers that are not
+    finite."""
     values = result.figures[name] if name else result.values
     known = [value if math.isfinite(value) else None for value in values]
     found = result.interval(name)
@@ -190,8 +192,8 @@ class _Problem(Exception):
 
 
 def read(file: str, option: str = "FILE") -> Kept:
-    """Raises CommandError (exit code 2): one line with the file, the place in it, what was found
-    and what is allowed."""
+    """Reads a file. Raises CommandError (exit code 2): one line with the file, the place in it, the
+    value that was found and the values that are allowed."""
     try:
         data = _read_bytes(file)
     except (OSError, ValueError) as error:
@@ -208,7 +210,7 @@ def read(file: str, option: str = "FILE") -> Kept:
 def _read_bytes(file: str) -> bytes:
     with open(0 if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
         start = stream.read(FIRST_BYTES)
-        # A file that does not begin so has no results, whatever its size.
+        # A file that does not begin with a brace has no results, whatever its size.
         if not start.lstrip().startswith(b"{"):
             found = f"begins with {start[:8]!r}" if start else "is empty"
             raise ValueError(f"{found}, and must be JSON: {{...}}")
@@ -258,7 +260,7 @@ def _check(problem: str) -> None:
 
 
 def _check_distinct(keys: Sequence[object], place: str, other: str) -> None:
-    """Each is a name, so none may come twice."""
+    """The keys are names, so none may occur twice."""
     first: dict[object, int] = {}
     for index, key in enumerate(keys):
         if key in first:
@@ -287,13 +289,13 @@ def _experiment(found: StoredExperiment, place: str) -> KeptExperiment:
 
 
 def _check_printable(text: str, place: str) -> None:
-    """It goes to terminals as it is."""
+    """The text is printed on terminals without escaping."""
     if not text.isprintable():
         raise _Problem(f"{place} is {text!r:.40}, and must be printable")
 
 
 def _direction(unit: str) -> bool | None:
-    """By the unit, where the file has nothing else."""
+    """The better direction, from the unit if the file does not have it."""
     if unit.endswith("/s"):
         return True
     return False if unit in LOWER_IS_BETTER else None
@@ -331,7 +333,7 @@ def _result(found: StoredRow, place: str) -> Result:
 
 
 def _numbers(found: list[float | None], place: str) -> list[float]:
-    """NaN for null."""
+    """The numbers, with NaN for null."""
     if len(found) > MAX_VALUES:
         raise _Problem(f"{place} are {len(found):,}, and must be {MAX_VALUES:,} at most")
     return [math.nan if number is None else number for number in found]

@@ -1,7 +1,8 @@
-"""The rounds of an experiment: every row once a round, so that drift of the machine hits all alike.
+"""The rounds of an experiment: every row is measured once a round, so that drift of the machine
+affects all rows alike.
 
-Every other round goes backwards. Each value comes from fresh processes. It knows nothing of what is
-measured, nor of how results are shown.
+Every other round goes backwards. Each value comes from new processes. This module does not know
+what is measured, or how results are shown.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headway.experiments.results import Result, Results
 
 LEAST_VALUES = 3
 MOST_VALUES = 25
-# A row that failed as often is not tried again.
+# A row that failed this often is not tried again.
 MAX_FAILURES = 2
 
 Progress = Callable[[str], None]
@@ -25,7 +26,7 @@ Found = TypeVar("Found")
 
 
 class Length:
-    """How many rounds there are to be: a number, or as many as a time has room for."""
+    """The number of rounds: a given number, or as many as fit into a given time."""
 
     def __init__(self, values: int | None, budget_s: float | None) -> None:
         self.values = values
@@ -40,7 +41,7 @@ class Length:
         return done >= MOST_VALUES or elapsed_s * (done + 1) / done > self.budget_s
 
     def left_s(self, rounds_done: float, elapsed_s: float) -> float | None:
-        """None while nothing is known."""
+        """The remaining time; None while it is unknown."""
         if not rounds_done:
             return None
         if self.values is not None:
@@ -52,7 +53,7 @@ class Length:
 
 
 class Rounds:
-    """One experiment's. `results` can be shown at any moment, however the rounds ended."""
+    """The rounds of one experiment. `results` can be shown at any time, however the rounds end."""
 
     def __init__(
         self, experiment: Experiment, choice: Choice, length: Length, progress: Progress
@@ -73,8 +74,8 @@ class Rounds:
         )
 
     def run(self) -> None:
-        """Raises KeyboardInterrupt as it comes; what was measured so far is in the results. An
-        experiment that cannot be calibrated has rows that say so."""
+        """Runs all rounds. KeyboardInterrupt is raised as it comes, and the results so far are
+        kept. If the calibration fails, the rows have that reason."""
         pairs = list(zip(self._rows, self.results.rows, strict=True))
         pairs = [(row, result) for row, result in pairs if not row.left_out]
         if not pairs:
@@ -112,8 +113,8 @@ class Rounds:
 
 
 def measure_undisturbed(measure: Callable[[], Found]) -> Found:
-    """Once more if this process was stopped meanwhile (Ctrl-Z, SIGSTOP): the time that it stood
-    still would count as a latency."""
+    """Measures again if this process was stopped meanwhile (Ctrl-Z, SIGSTOP), because the time of
+    the stop would count as a latency."""
     while True:
         signals.continued.clear()
         try:

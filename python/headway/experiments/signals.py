@@ -1,8 +1,8 @@
 """Signals during a measurement. Handlers run in the main thread.
 
-SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is gone) unwind, so that what was started is ended
-and what was measured is kept. SIGCONT tells that this process stood still. It knows nothing of what
-is measured.
+SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is closed) raise an exception, so that processes
+are ended and results are kept. SIGCONT means that this process was stopped. This module does not
+know what is measured.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from contextlib import contextmanager
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TWICE_S = 1.0
 
-# This process was stopped, and goes on.
+# This process was stopped and has been continued.
 continued = threading.Event()
 
 
 def watch() -> None:
-    """From now on."""
+    """Installs the handlers."""
     signal.signal(signal.SIGCONT, lambda *_: continued.set())
     unwinding = Unwinding()
     for number in ENDING:
@@ -32,9 +32,9 @@ def watch() -> None:
 
 
 class Unwinding:
-    """A handler. A key that was pressed twice is pressed once: while the first unwinds, the second
-    would cut short what that does. Later ones do it again, lest the first got lost in a place that
-    cannot raise."""
+    """A handler that raises. A second signal soon after the first is ignored, because it would
+    interrupt the cleanup that the first one started. Later signals raise again, in case the first
+    exception was lost in a place that cannot raise."""
 
     def __init__(self) -> None:
         self._began_s = -math.inf
@@ -51,7 +51,8 @@ class Unwinding:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """For what has to be done whole: a signal that comes meanwhile does its work at the end."""
+    """Delays signals during work that must not be interrupted. A signal that arrives meanwhile is
+    handled at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

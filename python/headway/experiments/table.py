@@ -1,7 +1,7 @@
-"""Tables and charts before anybody has drawn them, and the ways to lay results out.
+"""Tables and charts before they are drawn, and the ways to arrange results in them.
 
-`pivot` and `listing` make tables, `series_of` and `series_by` the lines of a chart. They know
-nothing of terminals, HTML or SVG.
+`pivot` and `listing` make tables; `series_of` and `series_by` make the lines of a chart. This
+module does not know terminals, HTML or SVG.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from headway.report import units
 
 
 class Cell(NamedTuple):
-    """One cell of a table. `value` is a median, from `low` to `high` by its confidence
-    interval; `published` what others had there; `text` stands in for numbers (a name, a reason)."""
+    """One cell of a table. `value` is a median, with the confidence interval from `low` to `high`.
+    `published` is the published value. `text` replaces numbers (a name, a reason)."""
 
     value: float | None = None
     low: float | None = None
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """`names` leading columns are text. `note` is a line below it."""
+    """The first `names` columns are text. `note` is a line below the table."""
 
     title: str
     headings: Sequence[str]
@@ -36,7 +36,7 @@ class Table(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Points (x, median, low, high) of one line, and those that were published (x, y)."""
+    """Points (x, median, low, high) of one line, and its published points (x, y)."""
 
     name: str
     points: Sequence[tuple[float, float, float, float]]
@@ -44,7 +44,7 @@ class Series(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A label that ends in "(s)" has its numbers written as times: 5 ms, 10 µs."""
+    """A chart. If a label ends in "(s)", its numbers are written as times: 5 ms, 10 µs."""
 
     title: str
     x_label: str
@@ -57,7 +57,7 @@ class Chart(NamedTuple):
 
 
 def cell_of(result: Result | None, figure: str = "") -> Cell:
-    """A result's value, or another figure of it; its reason where it has none."""
+    """The value of a result, or another figure of it; its reason if it has no value."""
     if result is None:
         return Cell(text="")
     if not result.values:
@@ -95,7 +95,7 @@ def pivot(
 
 
 def text_of(parameter: str, value: object) -> str:
-    """A parameter's value as names of rows and of lines have it."""
+    """A parameter's value as a name of rows and lines."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -105,7 +105,7 @@ def text_of(parameter: str, value: object) -> str:
 
 
 def label_of(parameter: str, value: object) -> str:
-    """The same where nothing else says which parameter it is: 1 thread, 4 threads."""
+    """The same with the parameter's name, for places that do not show it: 1 thread, 4 threads."""
     text = text_of(parameter, value)
     if isinstance(value, bool):
         return f"{parameter.replace('_', ' ')}: {text}"
@@ -123,7 +123,7 @@ def listing(
     *,
     note: str = "",
 ) -> Table:
-    """A line for each row: the parameters that are its name, and then `figures` by their headings.
+    """One line for each row: the parameters that are its name, then `figures` under their headings.
     The figure "" is the value itself. A row without values has its reason in the first column."""
     rows = []
     for result in results:
@@ -138,8 +138,8 @@ def listing(
 
 
 def series_of(results: Results, name: str, x: str, *, figure: str = "", per: float = 1.0) -> Series:
-    """A line through the rows, by their parameter `x`; those without values are left out. `per`
-    divides what is drawn, such as a baseline. Only the value itself has published figures."""
+    """A line through the rows, by their parameter `x`, without rows that have no values. `per` is a
+    divisor, such as a baseline. Only the value itself has published figures."""
     points, published = [], []
     for result in sorted(
         (each for each in results if x in each.parameters), key=lambda each: each.parameters[x]
@@ -161,7 +161,7 @@ def series_by(
     figure: str = "",
     name: Callable[[object], str] | None = None,
 ) -> list[Series]:
-    """A line for each value of the parameter `by`; those without a point are left out."""
+    """A line for each value of the parameter `by`, without lines that have no point."""
     lines = [
         series_of(
             results.where(**{by: value}),

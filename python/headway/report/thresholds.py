@@ -22,196 +22,226 @@ class Threshold:
 ENOUGH_REQUESTS = Threshold(
     30,
     "requests",
-    "fewer give no verdict on requests",
-    "of 30 requests 3 lie above the 90th percentile, and a share is known to a fifth",
+    "A verdict on requests needs at least this many.",
+    "Of 30 requests, 3 lie above the 90th percentile, and a share is known to a fifth.",
 )
 ENOUGH_TAKES = Threshold(
     100,
     "takes",
-    "fewer takes of the GIL give no verdict on a program without requests",
-    "a share of 100 takes is known to a tenth",
+    "A verdict on a program without requests needs at least this many takes of the GIL.",
+    "A share of 100 takes is known to a tenth.",
 )
 IDLE_BUSY = Threshold(
-    0.05, "share", "less of its threads and cores in use is idle", "what a health check needs"
+    0.05,
+    "share",
+    "A service that uses less of its threads and cores is idle.",
+    "A health check needs about as much.",
 )
 HARDLY_WAITING = Threshold(
     0.01,
     "threads",
-    "a program with fewer threads that wait on average hardly waits",
-    "one thread that waits for a hundredth of the time",
+    "A program in which fewer threads wait on average hardly waits.",
+    "This is one thread that waits for a hundredth of the time.",
 )
 LITTLE_WAITING = Threshold(
     0.05,
     "threads",
-    "fewer that wait for the GIL on average are no convoy, and no hold of less than a second "
-    "counts",
-    "all their waiting is a twentieth of one thread's time",
+    "If fewer threads wait for the GIL on average, there is no convoy, and only a hold of a "
+    "second or more is named.",
+    "All waiting together is a twentieth of one thread's time.",
 )
 GIL_FULL = Threshold(
     0.8,
     "share",
-    "a GIL that is held, or on its way from one thread to the next, for more is full",
-    "with random arrivals the queue at four fifths is four long, and grows without bound above",
+    "A GIL is full if it is held, or on its way from one thread to the next, for more of the time.",
+    "With random arrivals the queue is four long at four fifths, and grows without bound above.",
 )
 THREADS_WAIT = Threshold(
     0.5,
     "threads",
-    "so many threads wait for the GIL on average where it is what limits",
-    "a single thread that fills its GIL has nobody to wait for it: 0",
+    "A full GIL is the limit only if at least this many threads wait for it on average.",
+    "For a GIL that a single thread fills, no thread waits.",
 )
 WHOLE_INTERVALS = Threshold(
     0.8,
     "switch intervals",
-    "waits and holds from here on count as whole switch intervals",
-    "a drop request comes after one interval; the kernel wakes up early by no more",
+    "Waits and holds of at least this length count as whole switch intervals.",
+    "A drop request comes after one interval, and the kernel wakes threads up no earlier than"
+    " this.",
 )
 CONVOY_TIME = Threshold(
     0.5,
     "share",
-    "of the time waited must lie in whole switch intervals in a convoy",
-    "else most waiting ends because the holder dropped the GIL by itself",
+    "In a convoy at least this part of all waiting is in waits of whole switch intervals.",
+    "With less, most waits end because the holder drops the GIL by itself.",
 )
 CONVOY_HELD = Threshold(
     0.3,
     "share",
-    "of the time held must lie in holds of whole switch intervals in a convoy",
-    "else the waiters are many, but nobody keeps them",
+    "In a convoy at least this part of the time held is in holds of whole switch intervals.",
+    "With less, many threads wait, but no thread keeps the GIL from them.",
 )
 CONVOY_WORK = Threshold(
     0.5,
     "switch intervals",
-    "half of the requests hold the GIL for less in a convoy",
-    "requests that compute for a whole interval wait for their own kind, which is gil-bound",
+    "In a convoy half of the requests hold the GIL for less than this.",
+    "Requests that compute for a whole interval wait for each other, which is `gil-bound`.",
 )
 LONG_HOLD_INTERVALS = Threshold(
     4,
     "switch intervals",
-    "a thread that waited for one hold so long was not heard",
-    "Python code answers a drop request after one interval, within microseconds",
+    "A long hold is one for which a thread waited at least this long,",
+    "Python code answers a drop request after one interval, within microseconds.",
 )
 LONG_HOLD_S = Threshold(
-    0.05, "s", "and at least so long", "shorter ones may be the kernel keeping the holder waiting"
+    0.05,
+    "s",
+    "and at least this long.",
+    "In shorter ones the kernel may have kept the holder off its core.",
 )
 LONG_HOLD_SHARE = Threshold(
     0.1,
     "share",
-    "of all waiting must be for such holds",
-    "else they are rare beside what else is waited for",
+    "Long holds are the verdict if waits for them are at least this part of all waiting.",
+    "With less, they are rare among other waits.",
 )
 C_CODE_CPU_S = Threshold(
     0.005,
     "s",
-    "CPU time after a drop request shows a call into C code, whose holds count from four switch "
-    "intervals on, also where these are short",
-    "Python code answers within microseconds; less may be the kernel's work or a hypervisor's",
+    "A holder that used this much CPU time after a drop request is in a call into C code. Its"
+    " hold is long from four switch intervals on, even if these are shorter than 0.05 s.",
+    "Python code answers within microseconds; less may be the kernel's work or a hypervisor's.",
 )
 LONG_HOLD_CPU = Threshold(
     0.5,
     "of the wait",
-    "CPU time after a drop request is a call into C code",
-    "Python code answers within microseconds of CPU time; one without a processor uses none",
+    "If the holder used this part of the wait as CPU time after a drop request, the verdict "
+    "says that a call into C code keeps the GIL.",
+    "Python code answers within microseconds of CPU time, and a thread without a processor "
+    "uses none.",
 )
 LONG_HOLD_ALONE_S = Threshold(
-    1, "s", "a single wait so long is named whatever its share", "users notice a second"
+    1,
+    "s",
+    "A single wait of this length is named, however small its part of all waiting.",
+    "Users notice a second.",
 )
 SLOW_ANSWER_S = Threshold(
     0.01,
     "s",
-    "a program's report has a line on a thread that kept the GIL so long after a request",
-    "the kernel runs other programs for a few milliseconds now and then",
+    "A program's report has a line about a thread that kept the GIL for this long after a "
+    "drop request.",
+    "The kernel runs other programs for a few milliseconds now and then.",
 )
 LOCK_WAIT_S = Threshold(
     0.05,
     "s",
-    "without a GIL, shorter waits for a lock or an event are waits for a contended lock",
-    "CPython waits for both in the same way; threads that have nothing to do mostly wait longer",
+    "Without a GIL, shorter waits for a lock or an event count as waits for a contended lock.",
+    "CPython waits for both in the same way, and threads that have nothing to do mostly wait "
+    "longer.",
 )
 THREADS_PARKED = Threshold(
     0.5,
     "threads",
-    "so many wait on average for contended locks, or because the world is stopped, where these are "
-    "what limits",
-    "half of a core that could have been in use",
+    "Contended locks, or stopped worlds, are the limit only if at least this many threads "
+    "wait for them on average.",
+    "This is half of a core that could have been in use.",
 )
 PARKED_SHARE = Threshold(
     0.25,
     "share",
-    "of the time of threads that compute or wait so must be these waits",
-    "without the waits the threads would compute a third more",
+    "These waits must also be at least this part of the time of threads that compute or wait "
+    "in this way.",
+    "Without the waits the threads would compute a third more.",
 )
 LOCK_CPU = Threshold(
     0.1,
     "cores",
-    "less CPU time is no lock contention",
-    "then threads wait for something outside of the process",
+    "A process that uses less CPU time has no lock contention.",
+    "Its threads wait for something outside of the process.",
 )
 THROTTLED = Threshold(
     0.05,
     "share",
-    "of the cgroup's periods in which it was throttled",
-    "each stops all threads, the holder of the GIL too, for up to 100 ms",
+    "A cgroup that was throttled in this part of its periods is `cpu-limited`.",
+    "Each such period stops all threads, the holder of the GIL too, for up to 100 ms.",
 )
-THROTTLED_BADLY = Threshold(0.25, "share", "likewise, where it is critical", "p95 is hit for sure")
+THROTTLED_BADLY = Threshold(
+    0.25,
+    "share",
+    "If it was throttled in this part of its periods, the verdict is critical.",
+    "The 95th percentile is certain to suffer.",
+)
 AT_LIMIT = Threshold(
     0.95,
     "share",
-    "of the cgroup's CPU limit in use",
-    "what comes on top is throttled",
+    "A cgroup that uses this part of its CPU limit is `cpu-limited`.",
+    "Any further work is throttled.",
 )
 CORES_FULL = Threshold(
     0.9,
     "share",
-    "of the cores that the processes may use are in use by them",
-    "the rest goes to the kernel's own work and to imbalance",
+    "Processes that use this part of the cores that they may use are `cpu-bound`.",
+    "The rest goes to the kernel's own work and to imbalance.",
 )
 THREADS_FULL = Threshold(
     0.9,
     "share",
-    "of the worker threads are busy",
-    "with random arrivals a request then waits for a thread more often than not",
+    "A service in which this part of the worker threads is busy, and requests queue, is "
+    "`saturated`.",
+    "With random arrivals a request then waits for a thread more often than not.",
 )
 THREADS_ALL_BUSY = Threshold(
     0.98,
     "share",
-    "of the worker threads are busy, so that no queue is needed as evidence",
-    "a queue before the listener is not seen by any server",
+    "A service in which this part of the worker threads is busy is `saturated` even without a"
+    " visible queue.",
+    "No server sees the queue in front of its listener.",
 )
 QUEUE_SHARE = Threshold(
     0.25,
     "of application time",
-    "waited for a thread (95th percentile) is a queue",
-    "less is within what one request differs from another",
+    "Requests queue if the 95th percentile of their waits for a thread is at least this part "
+    "of the mean application time,",
+    "Less is within the difference between two requests.",
 )
-QUEUE_S = Threshold(0.005, "s", "and at least so long", "less is scheduling")
+QUEUE_S = Threshold(
+    0.005,
+    "s",
+    "and at least this long.",
+    "Less is the kernel's scheduling.",
+)
 AWAY = Threshold(
     0.7,
     "share",
-    "of application time spent neither on a core nor waiting for the GIL is I/O-bound",
-    "then more cores, processes or GILs change little",
+    "A service whose requests spend this part of their application time neither on a core nor"
+    " waiting for the GIL is `io-bound`.",
+    "More cores, processes or GILs change little there.",
 )
 CPU_OF_A_GIL = Threshold(
     0.75,
     "cores",
-    "mod_wsgi only: a process of one GIL that uses less is not held up by it",
-    "the GIL can be full only while somebody computes",
+    "mod_wsgi only: the GIL does not limit a process that uses less.",
+    "The GIL can be full only while some thread computes.",
 )
 CPU_ABOVE_A_GIL = Threshold(
     1.15,
     "cores",
-    "mod_wsgi only: a process that uses more has no GIL, or computes outside of it",
-    "one GIL carries one core of Python, and the server's own work a little beside it",
+    "mod_wsgi only: a process that uses more has no GIL, or computes outside of it.",
+    "Python under one GIL uses one core, and the server's own work a little more.",
 )
 WAIT_OF_APPLICATION = Threshold(
     0.15,
     "share",
-    "mod_wsgi only: of application time were seen as waits for the GIL",
-    "mod_wsgi's own measure; it sees only waits at its own calls",
+    "mod_wsgi only: a process is `gil-bound` if at least this part of its application time "
+    "was seen as waits for the GIL.",
+    "This is mod_wsgi's own measure, which sees only the waits at its own calls.",
 )
 WORTH_TRYING = Threshold(
     1.1,
     "times",
-    "an advice that is computed to bring less is not given",
-    "it would drown in the noise of a measurement",
+    "An advice is given only if it is computed to bring at least this much.",
+    "Less would be lost in the noise of a measurement.",
 )
 
 TABLE = {name: value for name, value in list(globals().items()) if isinstance(value, Threshold)}

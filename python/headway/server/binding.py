@@ -26,10 +26,10 @@ def bind(
     access: Access = AS_USUAL,
     option: str = "--bind",
 ) -> Listener:
-    """Listens at the address. `access` is who may connect to a UNIX socket; `option` is where the
-    address was given.
+    """Listens at the address. `access` determines who may connect to a UNIX socket. `option` names
+    the option that gave the address.
 
-    Raises `CommandError` with exit code 2 if that cannot be had.
+    Raises `CommandError` with exit code 2 if the address is not available.
     """
     if address.fd is not None:
         raise CommandError(
@@ -54,7 +54,7 @@ def bind(
 
 
 def _bind_tcp(address: Address) -> Listener:
-    # The first answer, as browsers take it; several need several listeners.
+    # The first address, which browsers use too. Several addresses need several listeners.
     family, kind, protocol, _, place = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -70,5 +70,6 @@ def _bind_tcp(address: Address) -> Listener:
 
 
 def make_prompt(listener: socket.socket) -> None:
-    """Accepted sockets inherit it: a response is one send, so nothing is gained by waiting."""
+    """Sets TCP_NODELAY, which accepted sockets inherit. A response is one send, so a delay gains
+    nothing."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,22 +1,22 @@
-"""The control socket between the supervisor and a process of its: one JSON object per datagram.
+"""The control socket between the supervisor and one of its processes: one JSON object per datagram.
 
-A SOCK_SEQPACKET pair, so that either side learns at once that the other has gone. The supervisor
-never waits for it. Knows what a message looks like, not what is in it; those that there are:
+It is a SOCK_SEQPACKET pair, so either side notices at once that the other one has gone. The
+supervisor never waits for it. This module knows the form of messages and not their contents:
 
-to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
+to a process    its task, as the first message (see `worker.Task`), {"command": "serve"},
                 {"command": "retire", "reason", "detail"}, {"command": "count"},
                 and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started"} by one that was forked, {"event": "ready"},
-                {"event": "gil", "enabled", "undeclared"} at the start, and for each module that
-                does not declare that it can run without a GIL where there is none,
+from a process  {"event": "started"} from a forked process, {"event": "ready"},
+                {"event": "gil", "enabled", "undeclared"} at the start, and without a GIL for each
+                imported module that does not declare that it can run without one,
                 {"event": "files", "states"},
                 {"event": "failed", "exit_code", "message", "details"},
-                {"event": "limit", "reason", "detail"} (native threads send this too),
-                {"event": "requests", "count", "interpreters"} when it was told to count,
-                {"event": "reporting", "started"}: it has told its recorder that it began then,
-                {"event": "reported"}: and that it ends,
-                {"event": "closed"}: its listening sockets, after it emptied the accept queues;
-                {"event": "stopped"}: no request is under way any more
+                {"event": "limit", "reason", "detail"}, also from native threads,
+                {"event": "requests", "count", "interpreters"} as the answer to "count",
+                {"event": "reporting", "started"}: it has reported its start to its recorder,
+                {"event": "reported"}: it has reported its end,
+                {"event": "closed"}: it has emptied the accept queues and closed its listeners,
+                {"event": "stopped"}: no request is in flight any more
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import struct
 from array import array
 from typing import Any
 
-# Room for every path that an application imported; far below what the kernel's buffers hold.
+# Room for the paths of all files that an application imports, and far below the kernel's buffers.
 MAX_DATAGRAM_BYTES = 131_072
 
 # Pid, uid and gid: unix(7).
@@ -41,7 +41,7 @@ class Gone(Exception):
 
 
 class Control:
-    """One end. Whoever makes it closes it."""
+    """One end of the socket pair. The creator of an end closes it."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -50,10 +50,10 @@ class Control:
         return self.socket.fileno()
 
     def send(self, message: Message, *, wait: bool = True, fds: tuple[int, ...] = ()) -> bool:
-        """False if the other side has gone, or does not read and `wait` is false; or if the message
-        is too long."""
+        """Sends a message. Returns false if the other side has gone, if it does not read and `wait`
+        is false, or if the message is too long."""
         flags = socket.MSG_NOSIGNAL | (0 if wait else socket.MSG_DONTWAIT)
-        # Not socket.send_fds and recv_fds: they ignore the flags.
+        # socket.send_fds and socket.recv_fds ignore the flags, so the code does not use them.
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
         data = json.dumps(message).encode()
         if len(data) > MAX_DATAGRAM_BYTES:
@@ -65,8 +65,8 @@ class Control:
         return True
 
     def receive(self, *, wait: bool = True) -> Message | None:
-        """The next message; `None` if there is none yet, or it is not one: an application can
-        write to any descriptor of its process. Raises `Gone`."""
+        """The next message. `None` if there is none yet, or if a datagram is not a message: an
+        application can write to any descriptor of its process. Raises `Gone`."""
         return self.receive_with_fds(0, wait=wait)[0]
 
     def receive_with_fds(
@@ -100,8 +100,8 @@ class Control:
         return message, fds
 
     def ask_for_pids(self) -> None:
-        """Each message that comes has the `pid` of its sender then, by the kernel's word: a
-        process must not have the supervisor believe that it is another."""
+        """Makes the kernel add the sender's process id to each message, as `pid`, so that no
+        process can pretend to be another one."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""How many files a worker may have open (RLIMIT_NOFILE): each connection is one.
+"""The number of files that a worker may have open (RLIMIT_NOFILE). Each connection is one.
 
-The soft limit is 1024 nearly everywhere, for programs that call select(), which overwrites memory
-with a higher descriptor than that; whoever needs more raises it. Programs that the application
+The soft limit is 1024 on most systems, because select() overwrites memory if it gets a higher
+descriptor. Programs that need more descriptors raise the limit. Programs that the application
 starts inherit it.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import resource
 
-# Descriptors of the server and the application beside connections.
+# Descriptors that the server and the application need besides connections.
 OTHERS = 256
 
 
 def raise_limit(max_connections: int) -> None:
-    """So that there may be so many connections, as far as the hard limit goes."""
+    """Raises the soft limit for this number of connections, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _least(max_connections + OTHERS, hard)
     if _least(soft, wanted) != wanted:

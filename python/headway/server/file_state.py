@@ -1,4 +1,4 @@
-"""By what it is seen that a file has changed, also where nobody watched it meanwhile."""
+"""The state of a file, by which a change is detected even if nobody watched the file meanwhile."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ MISSING: FileState = ()
 
 
 def state_of(path: str) -> FileState:
-    """Editors write a file anew or put another one in its place."""
+    """The state of the file at `path`. It has the inode, because some editors write a new file in
+    place of the old one."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
-        # ValueError: no path at all, with a zero in it.
+        # ValueError: the path contains a zero byte.
         return MISSING
     return found.st_mtime_ns, found.st_size, found.st_ino

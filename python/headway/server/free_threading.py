@@ -1,8 +1,8 @@
-"""Which Python runs the processes of a group, and whether they have a GIL (PEP 703).
+"""The Python that runs the processes of a group, and whether they have a GIL (PEP 703).
 
-A free-threaded build can run with a GIL or without one. Which of the two is said on the command
-line of each process, never by PYTHON_GIL: what the application starts would inherit that. Knows
-nothing of what applications import.
+A free-threaded build can run with a GIL or without one. The command line of each process decides,
+and never PYTHON_GIL, because programs that the application starts would inherit the variable. This
+module does not look at the imports of applications.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ALLOWED = "a free-threaded build of CPython, 3.13t or later, to run headway or a
 
 
 def interpreter(python_home: str | None) -> str:
-    """The Python that the processes run: this one, or that of `python_home`."""
+    """The path of the Python that the processes run: this one, or that of `python_home`."""
     if python_home is None:
         return sys.executable
     return os.path.join(python_home, "bin", "python")
 
 
 def is_free_threaded(python_home: str | None) -> bool | None:
-    """Whether that Python can do without a GIL; `None` if it does not run, which is for others to
-    complain of. Another Python than this one is asked once, unless it is replaced."""
+    """Whether that Python can run without a GIL. `None` if it does not start; other code reports
+    that error. A Python other than this one is asked once, unless its file is replaced."""
     if python_home is None:
         return OF_THIS_PYTHON
     python = interpreter(python_home)
@@ -53,13 +53,13 @@ def _ask(python: str, *_: int) -> bool | None:
 
 
 def gil_enabled() -> bool:
-    """Whether this process has a GIL now: an extension module may turn it on."""
+    """Whether this process has a GIL at the moment. An extension module may turn it on."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def refuse_other_mode(wanted: bool | None) -> None:
-    """Raises `CommandError` unless this process runs as wanted, with a GIL or without: only at the
-    start of Python is there a choice. `None`: either way."""
+    """Raises `CommandError` unless this process runs in the wanted mode, which is chosen when
+    Python starts. `None` accepts both modes."""
     if wanted is None or wanted != gil_enabled():
         return
     is_so = f"free_threading is {wanted}, and Python runs {'with' if wanted else 'without'} a GIL"
@@ -84,8 +84,8 @@ def mode_flags(python_home: str | None, free_threading: bool) -> list[str]:
 
 
 def other_flags() -> list[str]:
-    """The options of this interpreter for the others, mostly -X and -W, without -X gil: of two,
-    CPython heeds the first, and a build with a GIL refuses -X gil=0."""
+    """The options of this interpreter for other processes, mostly -X and -W, without -X gil: if it
+    is given twice CPython uses the first one, and a build with a GIL refuses -X gil=0."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     kept: list[str] = []
     for flag in flags:

@@ -1,7 +1,7 @@
 """The identity of a group's process: its user, directory, limits and name.
 
-The process takes it on once, before it imports the application, in an order in which each step is
-still allowed. Errors name the group and the value.
+A process takes on its identity once, before it imports the application, in an order in which each
+step is still permitted. Errors name the group and the value.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def take_on(group: ProcessGroup) -> None:
     if group.display_name is not None:
         name = group.display_name.replace(GROUP_NAME, f"(wsgi:{group.name})")
         _native.process_set_name(os.fsencode(name))
-    # In place of the control socket while the application is imported. The signal's default
-    # effect until this process can end of itself.
+    # This replaces the control socket while the application is imported. The signal has its default
+    # effect until this process can end by itself.
     _native.process_end_with_parent(signal.SIGTERM)
 
 
@@ -87,7 +87,7 @@ def socket_access(group: ProcessGroup) -> Access:
 
 def _limit_resources(group: ProcessGroup) -> None:
     descriptors.raise_limit(group.http.max_connections)
-    # The hard limit of CPU time stays as it is: at the soft one the process asks to be replaced.
+    # The hard limit of CPU time stays unchanged. At the soft limit the process asks to be replaced.
     for kind, name, limit, with_hard in (
         (resource.RLIMIT_DATA, "memory-limit", group.memory_limit_bytes, True),
         (resource.RLIMIT_AS, "virtual-memory-limit", group.virtual_memory_limit_bytes, True),
@@ -100,7 +100,7 @@ def _limit_resources(group: ProcessGroup) -> None:
 
 
 def _account_of(group: ProcessGroup) -> tuple[pwd.struct_passwd | None, int | None]:
-    """The user that its processes become, and the main group."""
+    """The user and the main group that the processes of the group take on."""
     user = None
     if group.user is not None:
         with _explained(group, "user", group.user):
@@ -124,7 +124,7 @@ def _change_user(group: ProcessGroup) -> None:
         with _explained(group, "user", user.pw_name):
             os.initgroups(user.pw_name, gid if gid is not None else user.pw_gid)
     elif user is None and gid is not None and os.geteuid() == 0:
-        # Root's own groups are not for who is no longer in root's.
+        # A process that is no longer root's must not keep root's supplementary groups.
         os.setgroups([gid])
     if gid is not None and gid != os.getegid():
         with _explained(group, "group", group.group or str(gid)):
@@ -135,7 +135,7 @@ def _change_user(group: ProcessGroup) -> None:
 
 
 def find_user(name: str) -> pwd.struct_passwd:
-    """By name, or by number with a # before it as in Apache. Raises `KeyError`."""
+    """A user by name, or by `#number` as in Apache. Raises `KeyError`."""
     return pwd.getpwuid(int(name[1:])) if name[:1] == "#" else pwd.getpwnam(name)
 
 

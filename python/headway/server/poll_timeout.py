@@ -1,17 +1,17 @@
-"""How long a loop may sleep before the next thing that is due."""
+"""The time for which a loop may sleep until its next deadline."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-# poll(2) counts milliseconds in 32 bits, 24 days; nobody minds a loop that looks up now and then.
+# poll(2) counts milliseconds in 32 bits, which is 24 days. Waking up once an hour costs nothing.
 LONGEST_S = 3600.0
 
 
 def patience_ms(deadlines: Iterable[float], now: float) -> int | None:
-    """For `poll`: until the first of these times by the clock that shows `now`, never less, but for
-    an hour at most. `None` if nothing is due."""
+    """The timeout for `poll`: the time from `now` to the first deadline, at least 0 and at most an
+    hour. `None` if there is no deadline."""
     first = min(deadlines, default=None)
     if first is None:
         return None

@@ -26,9 +26,10 @@ class HttpLimits:
     max_body_bytes: int = 0
     # Open connections of one worker process; more wait in the listen queue.
     max_connections: int = 65_536
-    # From the first byte of a request to the end of its head.
+    # The time from the first byte of a request to the end of its head.
     head_timeout_s: float = 30.0
-    # For the part of a body that is gathered before the application runs, and for each wait after.
+    # The time for the part of a body that is read before the application runs, and for each later
+    # wait.
     body_timeout_s: float = 60.0
     # An idle keep-alive connection closes after this time.
     keep_alive_timeout_s: float = 75.0
@@ -45,8 +46,8 @@ DEFAULT_DASHBOARD = Address("127.0.0.1", 8888)
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM form; read again at SIGHUP. `certificate` holds the whole chain. For connections
-    by TCP: those of UNIX sockets come from the same machine."""
+    """Files in PEM form, which SIGHUP reads again. `certificate` holds the whole chain. TLS is used
+    for TCP connections only, because the clients of UNIX sockets are on the same machine."""
 
     certificate: str
     key: str
@@ -83,7 +84,7 @@ class ApplicationGroup:
     maximum_requests: int = 0
     # The interpreter is made at its first request, not at the start.
     on_demand: bool = False
-    # As in mod_wsgi: what the application does with these fails, or, for signals, is ignored.
+    # As in mod_wsgi: an application's use of these fails or, for signals, is ignored.
     restrict_stdin: bool = False
     restrict_stdout: bool = False
     restrict_signal: bool = False
@@ -100,9 +101,9 @@ class ProcessGroup:
     application_groups: tuple[ApplicationGroup, ...] = (ApplicationGroup(),)
     binds: tuple[Address, ...] = (Address("127.0.0.1", 8000),)
     listen_backlog: int = 1024
-    # Permission bits of UNIX sockets; `None`: as umask says.
+    # Permission bits of UNIX sockets; `None` applies the umask.
     socket_mode: int | None = None
-    # Their owner. `None`: `user` and `group`, if root opens them.
+    # The owner of UNIX sockets; `None` means `user` and `group`, if root opens the sockets.
     socket_user: str | None = None
     socket_group: str | None = None
     tls: Tls | None = None
@@ -114,7 +115,7 @@ class ProcessGroup:
     # `None`: DEFAULT_POLICY where the GIL can be scheduled, else CPython's own.
     policy: str | None = None
     kernel_hints: bool = True
-    # Without a GIL, where this Python can; else with one, as `-X gil=1` has it.
+    # Run without a GIL, if this Python can. Otherwise run with one, as with `-X gil=1`.
     free_threading: bool = False
     switch_interval_s: float | None = None
 
@@ -125,9 +126,10 @@ class ProcessGroup:
     # Working directory of the processes, and HOME.
     home: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
-    # Variables of each request's environ, as Apache's SetEnv has them.
+    # Variables of each request's environ, like those of Apache's SetEnv.
     environ: dict[str, str] = field(default_factory=dict)
-    # Put before sys.path, with what their .pth files add; `app_dir` before them, without.
+    # These directories come first in sys.path, with those that their .pth files add. `app_dir`
+    # comes before them, and its .pth files are not read.
     python_path: tuple[str, ...] = ()
     app_dir: str | None = None
     # A virtual environment, or the prefix of an installation.
@@ -155,15 +157,15 @@ class ProcessGroup:
     virtual_memory_limit_bytes: int = 0
 
     http: HttpLimits = NO_LIMITS_GIVEN
-    # "off", "common", "combined" or "json"; to a file, or to stdout.
+    # "off", "common", "combined" or "json". The log goes to a file, or to stdout.
     access_log: str = "off"
     access_log_path: str | None = None
     # Networks in CIDR form whose PROXY protocol header, or whose Forwarded and X-Forwarded-*
     # fields, are believed; "unix" stands for every peer of a UNIX socket.
     proxy_protocol_from: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
-    # Which of these fields the trusted proxies set: Forwarded, X-Forwarded-For, -Proto, -Host and
-    # -Port. The others they pass on as clients write them, so nobody is to believe those.
+    # The fields that the trusted proxies set: Forwarded, X-Forwarded-For, -Proto, -Host and -Port.
+    # Proxies pass the other fields on as clients wrote them, so these are not believed.
     trusted_proxy_headers: tuple[str, ...] = ("X-Forwarded-For", "X-Forwarded-Proto")
 
     # Load the applications once, in a process from which the workers fork.

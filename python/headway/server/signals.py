@@ -1,7 +1,7 @@
-"""Signals as something to poll: each that comes is one byte in a socket.
+"""Turns signals into bytes on a socket, which a loop can poll.
 
-For the main thread. Python's own handlers run between any two of its instructions; these do
-nothing, and the loop reads what came when it is ready to act on it.
+For the main thread. Python runs signal handlers between any two instructions. The handlers here do
+nothing, and the loop reads the signals when it is ready to act on them.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ WATCHED = (
     signal.SIGCHLD,
 )
 
-# They would stop the supervisor, for no reason that it has. Ignored, since with a handler the
-# kernel has a write to the terminal tried again for ever; programs that it starts have their
-# default effect.
+# These would stop the supervisor for no reason. They are ignored and have no handler, because with
+# a handler the kernel would restart a write to the terminal for ever. Programs that the supervisor
+# starts get the default effect.
 IGNORED = (signal.SIGTTIN, signal.SIGTTOU)
 
-# The terminal sends these to all processes of the server, and what they mean is for the supervisor
-# to say.
+# The terminal sends these to all processes of the server. The supervisor decides on their effect.
 TERMINALS_SIGNALS = (signal.SIGINT, signal.SIGHUP)
 # A service manager may send these to all processes; an application may use them.
 APPLICATIONS_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 # Blocked in a new process until it has handlers for them (`start`).
 SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS
 
-# Signals to end that come this close together are one: `timeout` sends its child two.
+# Signals to end within this time count as one: `timeout` sends two to its child.
 ONE_SIGNAL_S = 0.1
 
-# Ends the recorder of `--dashboard`. Nobody sends it to all processes of a server, as they do
-# SIGTERM, at which the recorder would end before those that it hears.
+# Ends the recorder of `--dashboard`. A service manager sends SIGTERM to all processes of a server,
+# and the recorder must not end before the processes that report to it.
 RECORDERS_END = signal.SIGRTMIN
 
 
@@ -47,8 +46,8 @@ def ignore(*numbers: signal.Signals) -> None:
 
 
 class Signals:
-    """While entered, `WATCHED` have no other effect than to make `fileno()` readable, and `IGNORED`
-    none."""
+    """While entered, signals of `WATCHED` only make `fileno()` readable, and those of `IGNORED`
+    have no effect."""
 
     def __enter__(self) -> Signals:
         self._ours, self._theirs = socket.socketpair()
@@ -75,7 +74,7 @@ class Signals:
         return self._ours.fileno()
 
     def read(self) -> list[int]:
-        """Those that came since, in order, each once however often it came."""
+        """The signals since the last call, in order, each once."""
         found: dict[int, None] = {}
         try:
             while data := self._ours.recv(4096):

@@ -1,6 +1,6 @@
-"""The file of a UNIX socket: who may connect to it, and whose it is to remove.
+"""The file of a UNIX socket: its permissions, its owner, and its removal.
 
-Knows nothing of what is served there.
+Knows nothing of the protocol behind the socket.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headway.errors import reason_of
 
 
 class Access(NamedTuple):
-    """Permission bits and owner; `None` is what the system gives."""
+    """The permission bits and the owner of a file; `None` keeps what the system gives it."""
 
     mode: int | None = None
     uid: int | None = None
@@ -23,16 +23,16 @@ class Access(NamedTuple):
 
 
 class SocketFile:
-    """The name of a UNIX socket that was just bound. Another server may bind it anew while this one
-    runs, and then it is no longer ours to remove. To be removed before the socket is closed: an
-    inode that nobody holds may come again."""
+    """The file of a UNIX socket that this process has bound. If another server binds the name anew,
+    the file is no longer ours to remove. Remove it before the socket is closed: afterwards its
+    inode number may be used again."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._identity = _identity_of(path)
 
     def is_there(self) -> bool:
-        """Whether the name leads to our socket."""
+        """Whether the name still leads to our socket."""
         return self._identity is not None and _identity_of(self._path) == self._identity
 
     def remove(self) -> None:
@@ -42,7 +42,7 @@ class SocketFile:
 
 
 def _identity_of(path: str) -> tuple[int, int] | None:
-    """Device and inode; `None` if there is nothing."""
+    """The device and inode at the path; `None` if there is no file."""
     with contextlib.suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino
@@ -50,10 +50,10 @@ def _identity_of(path: str) -> tuple[int, int] | None:
 
 
 def bind_unix(path: str, access: Access) -> socket.socket:
-    """A socket of that name, to which nobody can connect before it listens. Raises `OSError`."""
+    """Binds a socket to the path. Clients cannot connect before it listens. Raises `OSError`."""
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The permissions come with the name: nothing is to be had before they are right.
+    # The umask gives the file its permissions as it is created, so it never has wider ones.
     umask = None if access.mode is None else os.umask(~access.mode & 0o777)
     try:
         listener.bind(path)
@@ -74,8 +74,8 @@ def bind_unix(path: str, access: Access) -> socket.socket:
 
 
 def _give(path: str, access: Access) -> None:
-    """Gives the file to its owner. By a descriptor, since whoever may write to its directory may
-    have put something else there by now; a second name would be that of somebody else's socket."""
+    """Gives the file to its owner, through a descriptor: a user who may write to its directory may
+    have put another file in its place, and the name would then change the owner of that file."""
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)
@@ -83,7 +83,7 @@ def _give(path: str, access: Access) -> None:
             raise OSError("it is no longer the socket that was bound")
         owner = {"user": access.uid, "group": access.gid}
         try:
-            # fchown(2) takes no descriptor of a mere path.
+            # fchown(2) refuses a descriptor that was opened with O_PATH.
             os.chown(f"/proc/self/fd/{fd}", *(-1 if n is None else n for n in owner.values()))
         except OSError as error:
             whom = " and ".join(f"{kind} {n}" for kind, n in owner.items() if n is not None)
@@ -103,7 +103,7 @@ def _remove_stale(path: str) -> None:
             try:
                 probe.connect(path)
             except BlockingIOError:
-                # Its queue is full, so there is somebody.
+                # The queue of the socket is full, so a server is listening.
                 pass
             except ConnectionRefusedError:
                 os.unlink(path)

@@ -10,7 +10,7 @@ import traceback
 
 
 def report_exception(exception: BaseException, request: str) -> None:
-    """Tells stderr what an application raised."""
+    """Reports an exception of the application on stderr."""
     lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
     say(f"in {request}\n{''.join(lines).rstrip()}")
 
@@ -21,23 +21,23 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """To stderr, in one write so that threads do not mix. An application may have closed it, or put
-    anything in its place: what cannot be told is lost."""
+    """Writes to stderr in a single write, so that threads do not mix their lines. The application
+    may have closed or replaced stderr; then the text is lost."""
     with contextlib.suppress(Exception):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def stamp() -> str:
-    """When, and which process: for who reads a file or a pipe. A terminal is read at once, and the
-    journal of systemd keeps both itself."""
+    """The time and the process id, for a log that goes to a file or a pipe. A terminal shows lines
+    as they come, and systemd's journal adds both by itself."""
     try:
         if os.isatty(2) or os.environ.get("JOURNAL_STREAM") == _name_of_stderr():
             return ""
     except OSError:
         return ""
     now = time.time()
-    # Not by datetime, of which CPython 3.12 and 3.13 keep parts for all interpreters.
+    # datetime is not used: in CPython 3.12 and 3.13 all interpreters share parts of it.
     local = time.localtime(now)
     zone = time.strftime("%z", local)
     moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', local)}.{int(now * 1000) % 1000:03d}"
@@ -45,6 +45,6 @@ def stamp() -> str:
 
 
 def _name_of_stderr() -> str:
-    """As systemd.exec(5) has it in JOURNAL_STREAM."""
+    """The device and inode of stderr in the format of JOURNAL_STREAM in systemd.exec(5)."""
     found = os.fstat(2)
     return f"{found.st_dev}:{found.st_ino}"

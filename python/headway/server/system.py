@@ -1,7 +1,7 @@
-"""The functions of the operating system by which the supervisor has time and processes.
+"""The functions of the operating system from which the supervisor gets time and processes.
 
-A test passes an object of its own with the same functions, in which time passes and processes end
-when the test says so.
+A test passes an object with the same functions, in which the test decides when time passes and when
+processes end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Clock = Callable[[], float]
 
 
 class System:
-    """Each function is the one of that name in `time`, `os`, `control` or the native part."""
+    """Each function is the one with the same name in `time`, `os`, `control` or the native part."""
 
     monotonic = staticmethod(time.monotonic)
     sleep = staticmethod(time.sleep)

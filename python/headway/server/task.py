@@ -10,28 +10,30 @@ from headway.server.settings import ProcessGroup, Telemetry
 
 @dataclass(frozen=True)
 class Task:
-    """Descriptors are the process's own, inherited."""
+    """The task. Its descriptors belong to the process, which inherited them."""
 
     group: ProcessGroup
-    # Of this process within its group, from 1.
+    # The number of the process within its group, from 1.
     number: int
     # Descriptors of listening sockets that the process has inherited, with their addresses.
     listeners: tuple[tuple[int, str], ...]
     # Another process may run the application at the same time.
     multiprocess: bool
-    # When the server ends, a table says what the process did, and, if it is labelled, which it is.
+    # When the server ends, a table shows the work of the process; `labelled` adds the process's
+    # name.
     shows_table: bool
     labelled: bool
-    # Tell which files the application consists of.
+    # Report the files of which the application consists.
     watched: bool
     # Fork workers on demand instead of serving.
     is_template: bool
-    # Where it is to be, and was not started; `None`: where it was.
+    # The directory that the process changes to; `None` keeps the one in which it was started.
     directory: str | None = None
     telemetry: Telemetry | None = None
 
     def to_message(self) -> Message:
-        # The environment comes as such, and may be large.
+        # The process gets the environment directly. It may be large, so the task does not repeat
+        # it.
         group = replace(self.group, environment={}).to_json()
         return asdict(replace(self, group=ProcessGroup())) | {"group": group}
 

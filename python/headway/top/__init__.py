@@ -1,1 +1,1 @@
-"""`headway top`: what `headway telemetry` knows, in a terminal."""
+"""`headway top`: shows the data of `headway telemetry` in a terminal."""

@@ -1,7 +1,8 @@
-"""The terminal of `headway top`, in Textual: what is on the screen, and what the keys do.
+"""The terminal of `headway top`, in Textual: the screen and the keys.
 
-Runs on the main thread; the poller's thread hands it answers as messages. Text from the wire comes
-here made printable by `figures`, and is shown as plain text objects: none of it is read as markup.
+Runs on the main thread. The poller's thread passes answers to it as messages. `figures` makes all
+text from the wire printable, and the screen shows it as plain text objects, so no text is read as
+markup.
 """
 
 from __future__ import annotations
@@ -286,7 +287,7 @@ class Top(App[None]):
         self.ask()
 
     def action_group(self) -> None:
-        """The next one, and after the last all."""
+        """Shows the next process group; after the last one, all."""
         every = [None, *self.groups]
         at = every.index(self.group) if self.group in every else 0
         self.group = every[(at + 1) % len(every)]

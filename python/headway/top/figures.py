@@ -1,7 +1,7 @@
-"""Kinds of figures: how a value of each looks to a person, and how to a script.
+"""Kinds of figures: how a value of each kind is formatted for people and for scripts.
 
-Values come from the wire by way of JSON: one that is missing, or of another type than expected, is
-a "-" in both. A script's cell is one word without a unit, which its column's title has.
+Values come from the wire by way of JSON. A value that is missing, or has an unexpected type, is a
+"-" for both. A script's cell is one word without a unit; the title of its column has the unit.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 from headway.report import columns, units
 
 NOTHING = "-"
-# Names from the wire: URLs and stacks have rows of their own, where there is more room.
+# The longest name from the wire. URLs and stacks have rows of their own with more room.
 MAX_TEXT = 200
-# In a column beside others.
+# The longest name in a column beside others.
 MAX_NAME = 24
 
 
 class Kind(NamedTuple):
-    """`unit` ends the title of a script's column; numbers stand to the right."""
+    """A kind of figures. `unit` ends the title of a script's column. Numbers are aligned to the
+    right."""
 
     human: Callable[[Any], str]
     plain: Callable[[Any], str]
@@ -40,7 +41,8 @@ def number_in(value: Any) -> float | None:
 
 
 def text(value: Any) -> str:
-    """On one line, and printable: no string of others moves the cursor or colours the screen."""
+    """The text on one line, and printable, so that no name can move the cursor or colour the
+    screen."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, (list, tuple)):
@@ -62,7 +64,7 @@ def lines(value: Any, most: int = 200) -> list[str]:
 
 
 def digits(value: Any) -> str:
-    """Three digits that count, thousands separated, no zeros after them."""
+    """Three significant digits, with thousands separated and without trailing zeros."""
     number = number_in(value)
     if number is None:
         return NOTHING
@@ -90,7 +92,7 @@ def size(value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """ "37k", "1.2M": where a count in full has no room."""
+    """ "37k", "1.2M": a count for places without room for all its digits."""
     return _scaled(value, ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))).replace(" ", "")
 
 
@@ -107,7 +109,7 @@ def share(value: Any) -> str:
 
 
 def clock(value: Any) -> str:
-    """The time of day here."""
+    """The time of day in the local time zone."""
     return _strftime("%H:%M:%S", value)
 
 
@@ -137,7 +139,7 @@ def age(value: Any) -> str:
 
 
 def in_unit(value: Any, unit: Any) -> str:
-    """A figure whose unit came with it."""
+    """A figure whose unit is part of the data."""
     if number_in(value) is None:
         return text(value)
     known: dict[str, Callable[[Any], str]] = {

@@ -1,7 +1,7 @@
 """`headway top --once`: one answer as text or JSON, for scripts. It needs no Textual.
 
-The columns and their order stay as they are from one version to the next; new ones come last. A
-cell is one word, "-" where nothing is known, and its unit is in the column's title.
+The columns and their order do not change from version to version; new columns come last. A cell is
+one word, "-" if the value is unknown, and the title of its column has the unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def draw(source: str, now: Row, view: str, answer: Row) -> str:
-    """Everything of one view, with a newline at its end; "#" begins what is not a table."""
+    """All tables of one view, with a newline at the end. Lines outside of tables begin with "#"."""
     lines = [f"# headway top {figures.text(source)} {figures.moment(now.get('time'))}"]
     trouble = page.health(now.get("recorder"))
     if trouble:
@@ -49,7 +49,7 @@ def plain(table: Table) -> Iterator[str]:
 
 
 def verdicts(now: Row) -> Iterator[str]:
-    """The total's in full; of each process only where it is worse than that."""
+    """The verdict on the total in full, and those of processes that have a worse one."""
     scopes = [now["total"]] if isinstance(now.get("total"), dict) else []
     scopes += [
         row

@@ -22,7 +22,7 @@ from headway.top.figures import (
 )
 from headway.top.tables import Row, difference, level, rows_of, value_at
 
-# Name of a distribution in SUMMARY, and what a person calls it.
+# The names of distributions in SUMMARY, and their names for people.
 DISTRIBUTIONS = (
     ("response", "response"),
     ("application", "application"),
@@ -42,7 +42,7 @@ SEVERITIES = ("ok", "note", "warning", "critical")
 
 
 def totals(measured: Any) -> list[str]:
-    """A few lines that sum up a scope: the total, a group or a process."""
+    """A few lines that sum up the total, a group or a process."""
     summary = value_at(measured, "summary")
     if not isinstance(summary, dict) or not summary.get("processes"):
         return ["no process has reported"]
@@ -69,7 +69,7 @@ CHARTS = (
 
 
 def history(series: Any, width: int) -> Iterator[str]:
-    """A line of bars for each of a few figures over time, with the greatest of them."""
+    """A line of bars for each of a few figures over time, with its greatest value."""
     points = rows_of(series, "points")
     if not points:
         return
@@ -92,7 +92,7 @@ def times(quantiles: Any) -> str:
 
 
 def gil(summary: Row) -> str:
-    """Its shares of the time; whose waits are only a lower bound is said."""
+    """The shares of the GIL's time. The text says so if the waits are only a lower bound."""
     bound = "" if summary.get("exact", True) else " (lower bound)"
     shares = summary.get("gil")
     if not isinstance(shares, dict):
@@ -134,7 +134,7 @@ def configuration(config: Any) -> str:
 
 
 def varying(value: Any, shown: Any) -> str:
-    """A value, or those that the processes have where they differ."""
+    """A value, or the list of values if the processes have different ones."""
     return ", ".join(map(shown, value)) if isinstance(value, list) else str(shown(value))
 
 
@@ -183,7 +183,7 @@ def scope_name(row: Row) -> str:
 
 
 def measured(row: Row) -> Iterator[str]:
-    """All of a scope: totals, configuration, verdict, and every distribution."""
+    """Everything about a scope: totals, configuration, verdict, and every distribution."""
     yield from totals(row)
     yield configuration(row.get("config"))
     yield ""
@@ -220,13 +220,13 @@ def details(row: Row) -> list[str]:
 
 
 def shown_as(name: str, value: Any) -> str:
-    """A number with a point is a moment or a duration, as all of an event's are."""
+    """A number with a decimal point is a time or a duration; all of an event's are."""
     if name in ("time", "started", "last_seen") or name.endswith("_stamp"):
         return clock(value)
     return seconds(value) if isinstance(value, float) else text(value)
 
 
-# Of docs/recorder.md's, those that take something from what is seen.
+# The losses of docs/recorder.md that remove something from the view.
 LOSSES = (
     "malformed",
     "refused",

@@ -1,7 +1,7 @@
-"""Asks the source again and again, on a thread of its own, so that keys are answered meanwhile.
+"""Asks the source repeatedly on a thread of its own, so that the screen responds to keys meanwhile.
 
-The screen's thread says what to ask; answers go to `deliver`, which is called on the poller's
-thread. A daemon thread: one that waits for a recorder that hangs holds up nobody's exit.
+The screen's thread sets the question. The poller's thread calls `deliver` with each answer. It is a
+daemon thread, so a recorder that does not answer cannot delay the exit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headway.top.source import Answer, NoAnswer, Query, Source, ask_now
 
 
 class Question(NamedTuple):
-    """The request for the view of this name: `now`, of one group if it is named, and the page
+    """The request for the view with this name: `now`, of one group if it has a name, and the page
     `path` below /api/v1/ if the view has one."""
 
     view: str
@@ -54,7 +54,7 @@ class Poller(threading.Thread):
         self._is_ended = False
 
     def ask(self, question: Question) -> None:
-        """From now on this, and at once, even while paused."""
+        """Changes the question and asks it at once, even while paused."""
         with self._changed:
             self._question, self._is_new = question, True
             self._changed.notify()

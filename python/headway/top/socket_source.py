@@ -1,7 +1,7 @@
-"""`headway top unix:PATH`: receives what processes report itself, and keeps it in memory alone.
+"""`headway top unix:PATH`: receives the reports of processes itself, and keeps them in memory only.
 
-The recorder's own parts without store and site: its thread receives, and questions are answered as
-its API answers them, on the thread that asks.
+It uses the recorder's own parts, without store and site. The receiver's thread receives datagrams,
+and the calling thread answers questions in the same way as the recorder's API.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ POLL_S = 0.05
 
 
 class SocketSource:
-    """Listens from its making on, until `close`."""
+    """A source that listens from its construction until `close`."""
 
     def __init__(self, path: str) -> None:
-        """Raises CommandError with exit code 2 where nobody can listen."""
+        """Raises CommandError with exit code 2 if the socket cannot be opened."""
         self.name = f"unix:{path}"
         if not path or "\0" in path or len(path.encode(errors="surrogateescape")) > MAX_PATH_BYTES:
             allowed = f"unix:PATH with 1 to {MAX_PATH_BYTES} bytes is allowed"
@@ -36,7 +36,7 @@ class SocketSource:
         try:
             inlet = Inlet(path, SOCKET_MODE, None)
         except CommandError as error:
-            # The words are those of `headway telemetry --listen`, which asks for the same.
+            # The same error as that of `headway telemetry --listen`, without the option's name.
             raise CommandError(str(error).removeprefix("--listen "), error.exit_code) from None
         self._recorder = Recorder(inlet)
         recorder = self._recorder
@@ -50,8 +50,8 @@ class SocketSource:
             raise NoAnswer(str(error)) from error
 
     def wait(self, seconds: float) -> None:
-        """Until that time has passed since somebody first reported. Raises NoAnswer if within twice
-        that time nobody did."""
+        """Waits until this time has passed since the first report. Raises NoAnswer if no report
+        came within twice the time."""
         deadline_s = time.monotonic() + 2 * seconds
         while not any(sender.last_seen for sender in self._recorder.known()):
             if time.monotonic() > deadline_s:

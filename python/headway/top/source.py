@@ -1,7 +1,7 @@
-"""Where `headway top` has its figures from: the JSON API of a recorder, over HTTP.
+"""The source of the figures of `headway top`: the JSON API of a recorder, over HTTP.
 
-A source answers a path below /api/v1/ with a dict, or raises `NoAnswer`, whose text is one line. It
-may be asked from any one thread at a time, and knows nothing of what the answers mean.
+A source answers a path below /api/v1/ with a dict, or raises `NoAnswer`, whose text is one line.
+One thread at a time may call it. It does not know the meaning of answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Answer = dict[str, Any]
 
 
 class NoAnswer(Error):
-    """The source has no answer now, and the text says why; a later question may be answered."""
+    """The source has no answer at the moment. The text gives the reason. A later question may
+    succeed."""
 
 
 class Source(Protocol):
@@ -53,8 +54,8 @@ def ask_now(source: Source, window_s: float, group: str | None) -> Answer:
 
 
 class Recorder:
-    """A `headway telemetry` that is asked by its URL. Redirections are not followed: whoever
-    answers at the address that was given is to have the token, and nobody else."""
+    """A `headway telemetry` at a URL. Redirections are not followed, so that the token goes only to
+    the given address."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
@@ -116,4 +117,4 @@ class Recorder:
         return answer
 
     def close(self) -> None:
-        """Each question has a connection of its own."""
+        """Does nothing: each question has a connection of its own."""

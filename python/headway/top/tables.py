@@ -1,8 +1,8 @@
-"""Tables of what the recorder's API answers: a dict goes in, rows of values come out.
+"""Tables of the recorder's answers: converts a dict to rows of values.
 
-A table knows its columns in order, which of them a narrow terminal does without, and for each row
-what it was made of, so that a screen can show more of it. It knows nothing of screens; cells look
-as their columns' kinds say (`figures`).
+A table has its columns in order, the priority of each column on a narrow terminal, and for each row
+the data from which it was made, so that a screen can show its details. It does not know screens;
+the kinds of columns (`figures`) format the cells.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PID = Kind(TEXT.human, TEXT.plain)
 
 
 class Column(NamedTuple):
-    """`name` is what a script goes by, `title` what a person reads. `path` leads to the value.
-    Columns of the highest `rank` are the first to go where there is no room; 0 stays."""
+    """A column. Scripts use `name`, and people read `title`. `path` leads to the value. On a narrow
+    terminal the columns with the highest `rank` are left out first; those with rank 0 stay."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class Table(NamedTuple):
         return [column.kind.human(value_at(row, column.path)) for column in self.columns]
 
     def fitted(self, width: int) -> Table:
-        """With as many columns as `width` has room for."""
+        """The table with as many columns as fit into `width`."""
         kept = list(self.columns)
         widths = {column: self._width(column) for column in kept}
         while sum(widths[column] + len(GAP) for column in kept) - len(GAP) > width:
@@ -67,7 +67,7 @@ class Table(NamedTuple):
 
 
 def value_at(row: Any, path: str) -> Any:
-    """The value at "summary.response.p95"; None where there is nothing on the way."""
+    """The value at a path such as "summary.response.p95"; None if a part of the path is missing."""
     for name in path.split("."):
         if not isinstance(row, dict):
             return None
@@ -110,14 +110,14 @@ GROUPS = (
     Column("processes", "processes", "summary.processes", COUNT, 5),
     *MEASURED,
 )
-# Scripts want one table for all of it, with the same columns whatever the width.
+# Scripts get one table with the same columns, whatever the width.
 EVERYTHING = (
     Column("scope", "scope", "scope", TEXT),
     *PROCESSES[:3],
     Column("processes", "processes", "summary.processes", COUNT),
     *MEASURED,
 )
-# Events have the fields of their datagrams, by mod_wsgi's names where it has them.
+# Events have the field names of their datagrams, which are mod_wsgi's where it has the field.
 SLOW = (
     Column("time", "began", "time", CLOCK, 3),
     Column("pid", "pid", "pid", PID, 6),
@@ -195,7 +195,7 @@ HOLDS = (
 
 
 def scopes(answer: Row) -> Table:
-    """The total, each group and each process below each other."""
+    """The total, and below it each group with its processes."""
     total = answer.get("total")
     rows = [{"scope": "total", **total}] if isinstance(total, dict) else []
     rows += [{"scope": "group", **row} for row in rows_of(answer, "groups")]
@@ -207,7 +207,7 @@ def groups(answer: Row) -> Table:
     return Table("groups", GROUPS, rows_of(answer, "groups"))
 
 
-# How the processes can be sorted: what a person reads, and where the value is. The greatest first.
+# The orders of processes: the name for people, and the path of the value. The greatest comes first.
 SORTS = (
     ("group and pid", ""),
     ("requests", "summary.rps"),
@@ -245,7 +245,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def slot_bars(row: Row | None) -> str:
-    """A bar for each worker thread: how busy it was in the last step that has figures."""
+    """A bar for each worker thread: its busy share in the last step with figures."""
     steps = row.get("busy") if row else None
     known = [step for step in steps if step] if isinstance(steps, list) else []
     return "".join(map(level, known[-1])) if known and isinstance(known[-1], list) else ""
@@ -309,8 +309,8 @@ def gils(answer: Row) -> Table:
 
 
 class View(NamedTuple):
-    """A page of `headway top`: its key, what it asks the API besides `now`, and its tables. With
-    `since_s` it is of so many seconds, whatever time the figures are of."""
+    """A page of `headway top`: its key, its question to the API besides `now`, and its tables. With
+    `since_s` it covers this many seconds, independent of the window of the figures."""
 
     name: str
     key: str

@@ -42,7 +42,7 @@ pub fn end_rows_of(process: &ProcessCounters, gil: usize) {
         .for_each(|(_, counters)| end_row(counters));
 }
 
-/// In a forked child, or at a new install: no row is in use.
+/// Forgets all ended rows, in a forked child or at a new install, when no row is in use.
 pub fn forget_ended() {
     ENDED.store(0, Relaxed);
 }
@@ -55,7 +55,7 @@ pub fn aggregate_if_many(process: &ProcessCounters) {
 }
 
 /// Aggregates ended rows until at most [`ENDED_KEPT`] are left: those that waited and held most.
-/// Not for hooks.
+/// Sums up ended rows. Must not be called in a hook.
 pub fn aggregate(process: &ProcessCounters, _registry: &RegistryGuard) {
     // Static, because a thread that ends may have as little as 32 KiB of stack.
     static ENDED_ROWS: EndedRows = EndedRows(UnsafeCell::new([(0, 0); ROWS]));

@@ -144,7 +144,7 @@ pub fn set_of_this_process(process: &'static ProcessCounters) {
     OF_THIS_PROCESS.store(std::ptr::from_ref(process).cast_mut(), Relaxed);
 }
 
-/// In a forked child: the counters are those of the parent.
+/// Forgets the counters in a forked child, because they are the parent's.
 pub fn forget_process() {
     OF_THIS_PROCESS.store(std::ptr::null_mut(), Relaxed);
 }

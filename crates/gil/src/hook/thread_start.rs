@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn begin(inheritance: *mut c_void) -> *mut c_void {
     unsafe { start(argument) }
 }
 
-/// In a forked child: no thread is on its way.
+/// Clears the list in a forked child, in which no other thread is starting.
 pub fn forget_all() {
     ON_THE_WAY.iter().for_each(|each| each.claimed.store(0, Relaxed));
 }

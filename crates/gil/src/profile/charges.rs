@@ -1,11 +1,11 @@
-//! The time that threads wait for one GIL, and its parts that are charged to stacks.
+//! The time that threads wait for one GIL, and the parts of it that are charged to stacks.
 //!
-//! A nanosecond in which `n` threads wait counts `n` nanoseconds. It belongs to the hold, or to the
-//! gap between a drop and the next take, in which it passes. So the sums are exact whatever stacks
-//! are read, and what no stack is charged with is their difference.
+//! A nanosecond in which `n` threads wait counts as `n` nanoseconds. It belongs to the hold, or to
+//! the gap between a drop and the next take, in which it passes. So the sums are exact, whichever
+//! stacks are read. The time without a stack is the difference between the sums and the charges.
 //!
-//! A stack is read if what is not charged yet has reached a limit, which is random so that no
-//! pattern of holds escapes it: on average once in half a millisecond of waiting.
+//! A stack is read when the time that is not charged yet reaches a limit. The limit is random, so
+//! that no pattern of holds can escape it: on average it is half a millisecond of waiting.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 
@@ -15,9 +15,10 @@ use crate::counters::Name;
 
 /// The mean of the random limits, for one waiting thread.
 const MEAN_LIMIT_NS: u64 = 500_000;
-/// A hold's stack is read while it lasts once threads have waited so long in it,
+/// A hold's stack is read during the hold when threads have waited in it for this long,
 const FIRST_READING_NS: u64 = 1_000_000;
-/// and again after so long, or after a part of the hold, but not later than that.
+/// and again after this time, or after a part of the hold's duration, but at most after the last
+/// time.
 const NEXT_READING_NS: u64 = 2_000_000;
 const PART_OF_HOLD: u64 = 8;
 const LAST_READING_NS: u64 = 20_000_000;
@@ -30,7 +31,7 @@ const LAST_READING_NS: u64 = 20_000_000;
 /// mutex, the lock and the GIL's `sequence` order them.
 #[repr(C)]
 pub struct Charges {
-    /// The serial number of the GIL's opening; 0 in unused sums.
+    /// The serial number of the GIL's opening; 0 if the sums are unused.
     pub serial: AtomicU32,
     pub waiters: AtomicU32,
     pub held: AtomicU32,
@@ -38,7 +39,7 @@ pub struct Charges {
     pub last_waiter: AtomicU32,
     pub interpreter: AtomicI64,
     pub name: Name,
-    /// Up to which moment the sums count.
+    /// The sums include the time up to this moment.
     pub changed_ns: AtomicU64,
     /// The time that threads waited while the GIL was held.
     pub held_ns: AtomicU64,
@@ -57,7 +58,7 @@ pub struct Charges {
     random: AtomicU64,
     /// The number of the present or last hold.
     pub holds: AtomicU64,
-    /// `held_ns` at its take.
+    /// The value of `held_ns` at the take of this hold.
     held_before_ns: AtomicU64,
     /// The last reading while a thread held: the hold, `held_ns` at that moment, and the stack.
     reading_hold: AtomicU64,

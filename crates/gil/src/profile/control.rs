@@ -43,7 +43,7 @@ pub struct GilSums {
     /// -1 for the waits of a free-threaded build.
     pub interpreter: i64,
     pub name: String,
-    /// The time of all waits, those that last included.
+    /// The time of all waits, including those that have not ended.
     pub waited_ns: u64,
     pub handoff_ns: u64,
     /// The parts of `waited_ns` that are in no charge, on the side of holders and on that of
@@ -55,7 +55,7 @@ pub struct GilSums {
 /// A profile at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Copy {
-    /// In nanoseconds since 1970.
+    /// The begin of the profile in nanoseconds since 1970.
     pub began_wall_ns: u64,
     pub wall_ns: u64,
     pub frames: Vec<Frame>,
@@ -74,7 +74,7 @@ pub enum NotBegun {
     IsOn,
     /// There is no GIL, and waits without one are not counted.
     NoGil,
-    /// This CPython keeps frames in a way that is not known.
+    /// The frames of this CPython have an unknown layout.
     UnknownFrames,
     Memory(c_int),
 }
@@ -191,8 +191,8 @@ unsafe fn own_calls(
     Some(frames.cloned().collect())
 }
 
-/// Ends the profile and copies it; `None` if there was none in this process. It goes on for a
-/// reporter that reads it.
+/// Ends the profile and copies it; `None` if there was none in this process. If a reporter reads
+/// the profile, it continues for the reporter.
 pub fn end() -> Option<Copy> {
     if is_on() && growth::is_read() {
         let copied = copy();
@@ -203,10 +203,10 @@ pub fn end() -> Option<Copy> {
     copy()
 }
 
-/// Ends what is charged. Afterwards no event uses the tables.
+/// Ends charging. Afterwards no event uses the tables.
 fn stop_events() {
     recording::end(clock::now_ns());
-    // Events that began before may still use the tables. They hold a GIL's mutex, for a moment.
+    // Events that began earlier may still use the tables. They hold a GIL's mutex for a moment.
     gils::all().iter().for_each(|gil| gil.wait_for_event());
 }
 

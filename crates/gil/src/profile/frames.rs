@@ -8,7 +8,7 @@ use crate::errno::error_of;
 
 /// The deepest calls of a stack that are kept.
 pub const DEPTH: usize = 128;
-/// Calls beyond `DEPTH` are not even counted from here on, so that a loop of frames ends.
+/// Beyond this number of calls reading ends, so that a loop of frames cannot go on for ever.
 const CHAIN: usize = 4 * DEPTH;
 
 /// A call: the address of a code object, what tells it from others at the same address, and the

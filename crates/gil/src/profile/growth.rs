@@ -24,9 +24,9 @@ static READING: Mutex<Option<Reading>> = Mutex::new(None);
 /// The waits of others while threads held a GIL, since the last call of `take`. All GILs together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// By innermost call and context.
+    /// The charges by innermost call and context.
     pub lines: Vec<(Frame, u32, u64)>,
-    /// Between a drop and the next take.
+    /// The waits between a drop and the next take.
     pub handoff_ns: u64,
     pub not_recorded_ns: u64,
 }
@@ -60,7 +60,7 @@ pub fn is_read() -> bool {
     IS_READ.load(Relaxed)
 }
 
-/// In a forked child: there is no reporter.
+/// Notes in a forked child that there is no reporter.
 pub(super) fn forget() {
     IS_READ.store(false, Relaxed);
 }

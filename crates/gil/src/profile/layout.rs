@@ -27,7 +27,7 @@ pub struct Layout {
     pub code_lines: usize,
     pub code_first_line: usize,
     pub code_instructions: usize,
-    /// A number that no two code objects of an interpreter share, unless it is 0.
+    /// A number that identifies a code object among those of its interpreter, unless it is 0.
     pub code_version: Option<usize>,
     pub object_type: usize,
     /// The address of `PyCode_Type`.

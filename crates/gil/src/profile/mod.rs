@@ -29,7 +29,7 @@ mod wakeup;
 pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{EndedWait, is_on, name_thread, on_drop, on_end_of_wait, on_take, on_wait};
 
-/// In a forked child: the profile is the parent's, and so is its reader.
+/// Forgets the profile and its reader in a forked child, because both are the parent's.
 pub fn forget() {
     recording::forget();
     growth::forget();

@@ -29,15 +29,15 @@ use crate::registry::threads::this_thread;
 static STORE: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
 /// The store of the present or last profile. Writers: `begin`, with release; a forked child.
 static LAST: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether the profile was asked for, by the program or a command. Otherwise it is on for a
-/// reporter alone, which reads neither threads nor the stacks of those that wait. Written by
-/// `control` before `begin`, and at the end of a profile that goes on for a reporter; relaxed,
-/// since a reader that finds the value before only charges with more or less detail.
+/// Whether the program or a command asked for the profile. If not, it is on for a reporter alone,
+/// which reads neither threads nor the stacks of waiting threads. Written by `control` before
+/// `begin`, and at the end of a profile that continues for a reporter; relaxed, because a reader
+/// that sees the earlier value only charges with more or less detail.
 static IS_ASKED_FOR: AtomicBool = AtomicBool::new(true);
 /// Whether `last_holder_of` was verified, without which no stack of a holder is read. Written by
 /// `control` before `begin`; relaxed, since `STORE` orders it.
 static KNOWS_HOLDERS: AtomicBool = AtomicBool::new(false);
-/// Written by the first `begin`, before `STORE`.
+/// The layout of CPython's memory. Written by the first `begin`, before `STORE`.
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
 /// From `cond` of a GIL to its `last_holder`, the thread state of the thread that holds it, in
@@ -110,14 +110,14 @@ pub(super) fn end(now_ns: u64) {
     }
 }
 
-/// In a forked child: the profile is the parent's.
+/// Forgets the profile in a forked child, because it is the parent's.
 pub(super) fn forget() {
     STORE.store(std::ptr::null_mut(), Relaxed);
     LAST.store(std::ptr::null_mut(), Relaxed);
     set_asked_for(true);
 }
 
-/// A thread ends; its name is kept.
+/// Keeps the name of a thread that ends.
 pub fn name_thread(native_id: u32, name: &[u8]) {
     if let Some(store) = present() {
         store.name_thread(native_id, name);

@@ -59,7 +59,7 @@ impl<F: Futex> ForcedSwitch<F> {
         self.in_use.load(Relaxed)
     }
 
-    /// In a forked child: no thread waits.
+    /// Resets the state in a forked child, in which no thread waits.
     pub fn reset(&self) {
         self.in_use.store(false, Relaxed);
         self.sleepers.store(0, Relaxed);

@@ -301,7 +301,7 @@ impl Gil {
         now_ns.max(self.shown_ns.load(Relaxed))
     }
 
-    /// In a forked child: no event and no reader is running.
+    /// Forgets all threads in a forked child, in which no event and no reader is running.
     pub fn forget_threads(&self) {
         self.forced_switch.reset();
         self.mutex_waiters.store(0, Relaxed);

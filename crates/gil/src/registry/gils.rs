@@ -156,7 +156,7 @@ fn close_counters(gil: &'static Gil, process: &'static ProcessCounters, now_ns: 
     counters.state.store(state::ENDED, Release);
 }
 
-/// In a forked child, and at install: only the main GIL exists.
+/// Removes all own GILs, in a forked child and at an install, when only the main GIL exists.
 pub fn keep_main_only() {
     ADDING.store(0, Relaxed);
     for gil in own() {

@@ -1,4 +1,4 @@
-//! Which interpreters exist, and the GILs that they own.
+//! The interpreters that exist, and the GILs that they own.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::*};

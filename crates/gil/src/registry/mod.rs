@@ -1,9 +1,9 @@
-//! Which GILs, interpreters and threads exist, and which counters are theirs.
+//! The GILs, interpreters and threads that exist, and their counters.
 //!
 //! - [`addresses`]: how the addresses of a GIL relate to each other.
 //! - [`gil`]: the state of one GIL; [`gils`]: the table of all.
-//! - [`interpreters`]: which interpreters exist.
-//! - [`threads`]: the table of threads; [`rows`]: which rows are whose; [`thread_end`]: the end of
+//! - [`interpreters`]: the interpreters that exist.
+//! - [`threads`]: the table of threads; [`rows`]: the rows of threads; [`thread_end`]: the end of
 //!   one.
 //! - [`names`]: the names that the program gives threads and GILs.
 //! - [`unanswered`]: what a holder does while a drop request is pending.

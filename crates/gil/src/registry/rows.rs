@@ -1,4 +1,4 @@
-//! Which rows, and so which counters, belong to which thread.
+//! The rows, and so the counters, that belong to each thread.
 //!
 //! `of_this_thread` runs in hooks with the GIL's mutex held, and takes no lock.
 

@@ -223,15 +223,15 @@ pub fn set_switch_interval_of_this_thread_ns(interval_ns: u64) {
     }
 }
 
-/// In a forked child, or at a new install: no thread has counters. Only while no other thread runs
-/// a hook.
+/// Clears the links of all threads to counters, in a forked child or at a new install. No other
+/// thread may run a hook meanwhile.
 pub fn forget_links() {
     for thread in THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) != 0) {
         thread.links.iter().for_each(|link| link.serial.store(0, Relaxed));
     }
 }
 
-/// In a forked child: the entries of other threads are free, and this thread has a new ID.
+/// Frees the entries of other threads in a forked child, and updates the ID of this thread.
 pub fn keep_this_thread_only() {
     let this = current();
     for thread in &THREADS {

@@ -82,7 +82,7 @@ pub(super) fn last() -> Option<Ring> {
     ring_at(&LAST)
 }
 
-/// In a forked child: the trace is the parent's.
+/// Forgets the trace in a forked child, because it is the parent's.
 pub fn forget() {
     RING.store(std::ptr::null_mut(), Relaxed);
     LAST.store(std::ptr::null_mut(), Relaxed);

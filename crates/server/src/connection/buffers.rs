@@ -1,14 +1,14 @@
 //! The buffers that a worker lends to the connections that it drives.
 //!
-//! A connection that waits in the middle of a request keeps its buffers, and one that is idle has
-//! none: it costs little more than its `Connection`.
+//! A connection that waits in the middle of a request keeps its buffers. An idle connection has
+//! none, so it costs little more than its `Connection`.
 
 use crate::connection::state::Connection;
 use crate::request::body::RequestBody;
 
 /// Enough for the short responses of one batch.
 const KEPT_BUFFERS: usize = 16;
-/// Of these, how many may be large.
+/// The number of large buffers among them.
 const KEPT_LARGE_BUFFERS: usize = 2;
 const SHORT_BYTES: usize = 16_384;
 const LARGE_BYTES: usize = 131_072;
@@ -16,7 +16,7 @@ const LARGE_BYTES: usize = 131_072;
 /// The free buffers of one worker.
 #[derive(Debug, Default)]
 pub struct BufferPool {
-    /// The last is the next to be lent.
+    /// The last one is lent next.
     buffers: Vec<Buffers>,
     /// How many of them are large.
     large: usize,
@@ -31,7 +31,7 @@ struct Buffers {
 }
 
 impl BufferPool {
-    /// Gives buffers to a connection that has none.
+    /// Gives buffers to a connection without any.
     pub fn lend_to(&mut self, connection: &mut Connection) {
         if !connection.has_buffers {
             connection.has_buffers = true;
@@ -61,7 +61,8 @@ impl BufferPool {
         buffers
     }
 
-    /// The memory that a large request or response needed goes back to the system.
+    /// Keeps buffers for later requests. Memory that only a large request or response needed goes
+    /// back to the system.
     fn push(&mut self, buffers: Buffers) {
         if self.buffers.len() < KEPT_BUFFERS {
             let is_full = self.large == KEPT_LARGE_BUFFERS;

@@ -1,4 +1,4 @@
-//! How long a connection may take for what it waits for.
+//! The time that a connection may spend in each stage.
 
 use crate::connection::close::{SILENCE_NS, lingers_until_ns};
 use crate::connection::state::{Connection, Stage};
@@ -55,8 +55,9 @@ impl Deadlines {
         Self { timeouts, shutdown }
     }
 
-    /// When what the connection waits for must have come. The time of a stage begins with the
-    /// stage, and again with each piece of a response that is sent or of what is dropped after it.
+    /// The time by which the event must come that the connection waits for. The time of a stage
+    /// starts with the stage, and again with each piece of a response that is sent or of input that
+    /// is dropped after it.
     pub fn next_ns(&self, connection: &mut Connection) -> u64 {
         let is_writing = matches!(connection.stage, Stage::Writing(_));
         let is_lingering = matches!(connection.stage, Stage::Lingering { .. });
@@ -82,15 +83,15 @@ impl Deadlines {
     }
 }
 
-/// Whether the connection waits for something else than when its deadline was set, or for another
-/// piece of it. A head or a body must arrive as a whole.
+/// Whether the connection waits for another event than when its deadline was set, or for the next
+/// piece. A head or a body must arrive as a whole.
 pub fn has_progressed(connection: &mut Connection) -> bool {
     if connection.deadline_stage != Some(connection.stage) {
         return true;
     }
     match connection.stage {
         Stage::Writing(_) => {
-            // No event reports bytes that the client took if they make too little room.
+            // epoll does not report that the client received bytes if they make too little room.
             let unacknowledged = socket::unacknowledged_bytes(connection.socket.as_fd());
             connection.moved |= unacknowledged < connection.unacknowledged_bytes;
             connection.moved

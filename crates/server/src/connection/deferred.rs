@@ -1,13 +1,13 @@
 //! Complete responses that a thread or the monitor sends later.
 //!
 //! There are two kinds. A *deferred* response waits for a moment while its thread runs further
-//! requests, so that several are sent together (`pool::worker`). A *handed off* response belongs
-//! to the request that the thread is running: the application has not returned yet, and the
-//! monitor sends the response, or what the socket had no room for, in the meantime. PEP 3333
-//! requires that, and no thread waits for a slow client.
+//! requests, so that several responses are sent together (`pool::worker`). A *handed off* response
+//! belongs to the request that the thread is running: the application has not returned yet, and the
+//! monitor sends the response, or the part for which the socket had no room, in the meantime. PEP
+//! 3333 requires this, and no thread has to wait for a slow client.
 //!
-//! A deferred response must not cost the client time: it waits for `DEFERRED_NS` at most by its
-//! thread's clock, and the monitor sends what is overdue, whatever the application is doing.
+//! Deferring must not cost the client time: a response waits for at most `DEFERRED_NS` by its
+//! thread's clock, and the monitor sends overdue responses, whatever the application is doing.
 
 use crate::connection::state::Connection;
 use crate::connection::table::Queued;
@@ -32,19 +32,19 @@ const SMALL_BYTES: usize = 16_384;
 /// A connection whose response is framed and unsent.
 pub struct Deferred {
     pub connection: Queued,
-    /// The record of the request, but for the sending.
+    /// The record of the request without the time of sending.
     pub record: RequestRecord,
 }
 
 /// The deferred and handed-off responses of one thread.
 #[derive(Default)]
 pub struct DeferredResponses {
-    /// Since when responses may be deferred; 0: they may not. Written under the lock by the thread
-    /// and the monitor. The monitor reads it without the lock before it sleeps: `SeqCst`, see
-    /// `pool::monitor_handle`.
+    /// The time since which responses may be deferred; 0 if they may not. Written under the lock by
+    /// the thread and the monitor. The monitor reads it without the lock before it sleeps:
+    /// `SeqCst`, see `pool::monitor_handle`.
     open_since_ns: AtomicU64,
-    /// The monitor has the rest of a response to send, whether responses may be deferred or not.
-    /// Written by the thread and the monitor, read as `open_since_ns`.
+    /// The monitor has the rest of a response to send, whether or not responses may be deferred.
+    /// Written by the thread and the monitor, read like `open_since_ns`.
     has_rest: AtomicBool,
     contents: Lock<Contents>,
 }
@@ -56,7 +56,7 @@ struct Contents {
     handed_off: Option<HandedOff>,
 }
 
-/// Taken from a connection, whose thread reclaims it before it closes `fd`.
+/// A response taken from a connection. The connection's thread reclaims it before it closes `fd`.
 struct HandedOff {
     fd: RawFd,
     tls: Option<Box<TlsSession>>,
@@ -101,12 +101,13 @@ impl DeferredResponses {
         self.open_since_ns.store(0, SeqCst);
     }
 
-    /// Hands off a complete response, for the monitor to send if the application takes its time.
-    /// False if responses may not be deferred or this one is not small. Does not wait for the
-    /// lock: the GIL is held, and in a forked child the lock may be held for ever.
+    /// Hands off a complete response, which the monitor sends if the application goes on for long.
+    /// False if responses may not be deferred or this one is not small. Does not wait for the lock:
+    /// the GIL is held, and in a forked child the lock may be held for ever.
     pub fn hand_off(&self, connection: &mut Connection) -> bool {
         let Some(mut contents) = self.contents.try_lock() else { return false };
-        // Under the lock: the monitor ignores what it has closed.
+        // This is read under the lock, because the monitor ignores the responses of a batch that it
+        // has closed.
         let open = self.is_open() && is_small(connection);
         if open {
             contents.handed_off = Some(HandedOff::of(connection));
@@ -120,12 +121,12 @@ impl DeferredResponses {
         self.has_rest.store(true, SeqCst);
     }
 
-    /// The monitor may be sending much just now, so `reclaim` might wait for the lock.
+    /// If there is a rest, the monitor may be sending it, and `reclaim` may wait for the lock.
     pub fn has_rest(&self) -> bool {
         self.has_rest.load(SeqCst)
     }
 
-    /// Ends `hand_off` and `hand_off_rest`: gives what is unsent back to the connection.
+    /// Ends `hand_off` and `hand_off_rest`: returns the unsent bytes to the connection.
     pub fn reclaim(&self, connection: &mut Connection) {
         if let Some(mut response) = self.contents.lock().handed_off.take() {
             response.bytes.append(&mut connection.outgoing);
@@ -164,7 +165,8 @@ impl HandedOff {
         }
     }
 
-    /// Sends what the socket takes, up to `BYTES_PER_SEND`; true if nothing more can be done.
+    /// Sends as much as the socket accepts, up to `BYTES_PER_SEND`. True if nothing more can be
+    /// done.
     fn send(&mut self) -> bool {
         // SAFETY: the thread closes the descriptor only after `reclaim`, which needs the lock that
         // the caller holds.
@@ -178,7 +180,7 @@ impl HandedOff {
             };
             match transfer {
                 Transfer::Moved(count) => self.sent += count,
-                // The thread finds that too.
+                // The thread finds the end of the connection too.
                 Transfer::Ended => return true,
                 Transfer::WouldBlock | Transfer::Unfinished => return false,
             }
@@ -200,7 +202,7 @@ pub fn is_small(connection: &Connection) -> bool {
 pub struct AllDeferredResponses(Lock<Vec<Arc<DeferredResponses>>>);
 
 impl AllDeferredResponses {
-    /// Adds those of the calling thread.
+    /// Adds the deferred responses of the calling thread.
     pub fn join(&self) -> Arc<DeferredResponses> {
         let responses = Arc::default();
         self.0.lock().push(Arc::clone(&responses));
@@ -211,7 +213,7 @@ impl AllDeferredResponses {
         self.0.lock().retain(|other| !Arc::ptr_eq(other, responses));
     }
 
-    /// Whether passing time alone may give the monitor something to do.
+    /// Whether the monitor may have something to do although no thread wakes it.
     pub fn are_used(&self) -> bool {
         self.0.lock().iter().any(|responses| responses.is_open() || responses.has_rest())
     }

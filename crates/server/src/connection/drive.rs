@@ -1,7 +1,7 @@
-//! The connection driver: reads, gathers a small body, runs the application, writes, and again
-//! while further requests are at hand, until the connection has to wait.
+//! The connection driver: reads, collects a small body, runs the application and writes the
+//! response, again and again while further requests have arrived, until the connection has to wait.
 //!
-//! Called with the connection owned; never waits, except where the application does.
+//! The caller owns the connection. The driver never waits, except where the application does.
 
 use crate::connection::buffers::BufferPool;
 use crate::connection::close::{Lingered, begin_lingering, linger, lingers_until_ns};
@@ -25,10 +25,10 @@ use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Requests of one connection that run before other connections get their turn.
+/// The requests of one connection that run before other connections get their turn.
 const REQUESTS_PER_TURN: usize = 16;
-/// A request may hold the GIL for this long without others being run beside it, since they would
-/// only wait for the GIL.
+/// Up to this long, a request's hold of the GIL does not count as time that other threads could
+/// use, because they would only wait for the GIL.
 const SHORT_HOLD_NS: u64 = 1_000_000;
 
 /// The parts of a server that drive its connections.
@@ -58,20 +58,20 @@ pub struct WorkerState<'a, T> {
     pub date: Vec<u8>,
     /// When this turn began or, later, when its last request ended.
     pub now_ns: u64,
-    /// How long the requests of this turn have waited for the GIL.
+    /// The time for which the requests of this turn have waited for the GIL.
     pub gil_wait_ns: u64,
-    /// How long they have held it; of each at most `SHORT_HOLD_NS`.
+    /// The time for which they have held the GIL; at most `SHORT_HOLD_NS` of each request.
     pub gil_held_ns: u64,
 }
 
 /// The result of a turn.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// It waits for an event.
+    /// The connection waits for an event.
     Wait,
-    /// It has more requests at hand, but others go first.
+    /// The connection has more requests, but other connections go first.
     Yield,
-    /// Its response is sent later, together with others.
+    /// The response is sent later, together with others.
     Defer(RequestRecord),
     Close,
 }
@@ -147,8 +147,8 @@ impl<A: Application> Driver<A> {
         }
     }
 
-    /// Reads a request and answers it (`None`), or reads until something must be waited for or the
-    /// connection is over.
+    /// Reads a request and answers it (`None`), or reads until the connection has to wait or is
+    /// over.
     fn serve_next(
         &self,
         connection: &mut Connection,
@@ -176,7 +176,8 @@ impl<A: Application> Driver<A> {
         }
     }
 
-    /// Calls the application, and sends its response as far as it goes (`None`) or defers it.
+    /// Calls the application. Sends as much of its response as the socket accepts (`None`), or
+    /// defers the response.
     fn run(
         &self,
         connection: &mut Connection,
@@ -214,7 +215,7 @@ impl<A: Application> Driver<A> {
         self.application.handle(thread, &mut context);
         let (mut record, finished) = (context.record, context.finished());
         let (ended_ns, transmitted_ns) = (context.ended_ns, context.transmitted_ns);
-        // Reclaims what the monitor still has to send.
+        // This reclaims the bytes that the monitor has not sent.
         drop(context);
         state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
         state.gil_held_ns += record.gil_held_ns.unwrap_or(0).min(SHORT_HOLD_NS);
@@ -239,9 +240,8 @@ impl<A: Application> Driver<A> {
         None
     }
 
-    /// Sends what is unsent as far as it goes, since `begun_ns`; returns when that was done. A
-    /// response that was sent by then counts as sent then, even if this thread has lost its core
-    /// since.
+    /// Sends as much as the socket accepts, and returns the time at which sending ended. If nothing
+    /// was unsent this is `begun_ns`, even if this thread has lost its core since.
     pub fn send_response(
         &self,
         connection: &mut Connection,
@@ -260,7 +260,7 @@ impl<A: Application> Driver<A> {
         end_ns
     }
 
-    /// The record is complete, and the next request of this connection may begin.
+    /// Completes the record. The next request of this connection may begin.
     pub fn end_request(
         &self,
         connection: &mut Connection,
@@ -269,13 +269,13 @@ impl<A: Application> Driver<A> {
         recorder: &mut Recorder,
     ) {
         keep_record(connection, Some(connection.http.head()), record, recorder);
-        // A request that came meanwhile waited for this one, so it is noticed now. No event may
-        // report one that is still to be read.
+        // A request that arrived meanwhile has waited for this one, so it counts as noticed now.
+        // There may be no event for a request that is still unread.
         connection.times = RequestTimes { noticed_ns: end_ns, started_ns: end_ns };
         connection.noticed_ns = end_ns;
     }
 
-    /// Answers a request that is malformed or too late; the connection will close.
+    /// Answers a malformed or late request. The connection then closes.
     fn refuse(
         &self,
         connection: &mut Connection,
@@ -298,8 +298,8 @@ impl<A: Application> Driver<A> {
         keep_record(connection, connection.http.request(), &record, &mut state.recorder);
     }
 
-    /// Drives a connection whose deadline has passed. What it waited for may be there, and no
-    /// thread was free to see it.
+    /// Drives a connection past its deadline. The bytes that it waited for may have arrived while
+    /// no thread was free to notice them.
     fn drive_expired(
         &self,
         connection: &mut Connection,
@@ -314,7 +314,7 @@ impl<A: Application> Driver<A> {
 
     fn give_up(&self, connection: &mut Connection, state: &mut WorkerState<A::Thread>) -> Outcome {
         match connection.stage {
-            // Its request was answered.
+            // The request of the connection was answered.
             Stage::Head if connection.http.is_discarding() => Outcome::Close,
             Stage::Head | Stage::Body => {
                 self.refuse(connection, Rejection::RequestTimeout, state);
@@ -329,7 +329,7 @@ impl<A: Application> Driver<A> {
     }
 }
 
-/// Records a request, of which there may be no head.
+/// Records a request. It may have no head.
 fn keep_record(
     connection: &Connection,
     request: Option<(&Head, &[u8])>,
@@ -355,13 +355,13 @@ fn keep_record(
     });
 }
 
-/// The response is sent. True if the connection is over; otherwise its next stage is set, or its
-/// end has to wait for room.
+/// Ends a response that has been sent. True if the connection is over. Otherwise its next stage is
+/// set, or its end has to wait for room in the socket.
 fn is_closed_after_response(connection: &mut Connection, finished: Finished) -> bool {
     match finished {
         Finished::KeepAlive => {
             connection.stage = if connection.http.is_idle() { Stage::Idle } else { Stage::Head };
-            // The next request has a time of its own.
+            // The next request has a deadline of its own.
             connection.deadline_stage = None;
             false
         }

@@ -1,8 +1,8 @@
 //! The bytes before the first request of a connection: the PROXY protocol header and the TLS
-//! handshake; and which clients' statements about a request's origin are believed.
+//! handshake. Also decides which clients' fields about a request's origin are believed.
 //!
-//! Settings never change while a server runs: certificates are read again by the next generation
-//! of workers. Most connections have no preamble and never come here.
+//! Settings never change while a server runs: the next generation of workers reads certificates
+//! again. Most connections have no preamble and do not use this module.
 
 use crate::connection::state::{Connection, Forwarding, Stage};
 use crate::http::Rejection;
@@ -17,8 +17,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A PROXY header is no longer: 107 bytes in version 1, and the addresses and a few records of
-/// hundreds of bytes in version 2.
+/// The longest PROXY header: 107 bytes in version 1; the addresses and a few records of hundreds of
+/// bytes in version 2.
 const MAX_HEADER_BYTES: usize = 4_096;
 
 /// The beginning of a header of version 2 with the command LOCAL: signature, version, command.
@@ -37,16 +37,16 @@ pub struct Preamble {
     pub refused: AtomicU64,
 }
 
-/// How far the preamble of a connection has come.
+/// The progress of a connection's preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
     /// HTTP follows.
     Done,
     /// More of the preamble must arrive first.
     Wait,
-    /// As `Wait`, and nothing has arrived at all.
+    /// Like `Wait`, and no byte has arrived.
     Silent,
-    /// HTTP follows, and is answered with this.
+    /// HTTP follows, and the answer is this rejection.
     Refused(Rejection),
     Close,
 }
@@ -60,7 +60,7 @@ impl Preamble {
                 self.proxy_protocol_from.contains_peer(&connection.address.ip);
         }
         if let Some(config) = self.tls.as_ref().filter(|_| !is_unix) {
-            // It fails for a configuration that `read_config` does not make.
+            // This fails only for a configuration that `read_config` does not produce.
             connection.tls = TlsSession::new(config).ok().map(Box::new);
         }
         if connection.owes_proxy_header || connection.tls.is_some() {
@@ -87,7 +87,7 @@ impl Preamble {
                 Handshake::Done => {
                     connection.owes_proxy_header = false;
                     connection.stage = Stage::Preamble { silent: true };
-                    // The TLS handshake has a time of its own.
+                    // The TLS handshake has a deadline of its own.
                     connection.deadline_stage = None;
                 }
                 other => return other,
@@ -112,7 +112,7 @@ impl Preamble {
         };
         match read_proxy_header(&seen[..count]) {
             Ok((source, length)) => {
-                // Only the header, so that what follows stays in the socket.
+                // This takes only the header, so that the following bytes stay in the socket.
                 if socket::receive(fd, &mut seen[..length]) != Transfer::Moved(length) {
                     return Handshake::Close;
                 }
@@ -138,8 +138,8 @@ impl Preamble {
         }
     }
 
-    /// Reports the first refusal, which most likely means a wrong setting. To report all would let
-    /// clients fill the log.
+    /// Reports the first refusal, whose most likely cause is a wrong setting. If all were reported,
+    /// clients could fill the log.
     fn note_refusal(&self, address: &PeerAddress) {
         if self.refused.fetch_add(1, Relaxed) == 0 {
             let ip = if address.ip.is_empty() { "a UNIX socket" } else { &address.ip };
@@ -174,7 +174,7 @@ fn read_proxy_header(seen: &[u8]) -> Result<(Option<SocketAddr>, usize), proxy_h
     Ok((header.proxied_address().map(|proxied| proxied.source), length))
 }
 
-/// Checks that the client begins with TLS at all: browsers and people forget the `https`.
+/// Checks that the client begins with TLS. Some clients use `http` by mistake.
 fn expect_tls(connection: &mut Connection) -> Handshake {
     let mut first = [0];
     match socket::peek(connection.socket.as_fd(), &mut first) {

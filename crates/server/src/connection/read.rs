@@ -1,4 +1,4 @@
-//! Receiving on a connection, up to the point where a request can be run.
+//! Receives on a connection until a request can run.
 
 use crate::connection::state::{Connection, Stage};
 use crate::http::{Event, Rejection};
@@ -6,8 +6,8 @@ use crate::net::socket::{self, Transfer};
 use crate::pool::shutdown::Shutdown;
 use std::os::fd::AsFd;
 
-/// A body is gathered before the application is called until it is complete or this large, so
-/// that a slow sender of a small form holds no thread, and its framing is checked beforehand.
+/// The application is called when the body is complete or has this size, so that a slow sender of a
+/// small form does not occupy a thread, and the body's framing has been checked.
 const GATHERED_BODY_BYTES: usize = 65_536;
 
 /// The result of reading.
@@ -15,7 +15,7 @@ const GATHERED_BODY_BYTES: usize = 65_536;
 pub enum Read {
     /// The application can be called.
     Request,
-    /// A complete head has arrived. Reading goes on for the body unless the request is refused.
+    /// A complete head has arrived. Unless the request is refused, reading continues with the body.
     Head,
     Refused(Rejection),
     /// An event must come first.
@@ -23,7 +23,7 @@ pub enum Read {
     Close,
 }
 
-/// Moves what the socket has into the connection, without waiting.
+/// Moves the bytes in the socket into the connection, without waiting.
 pub fn receive(connection: &mut Connection) -> Transfer {
     let space = connection.http.space();
     let space_bytes = space.len();
@@ -34,7 +34,7 @@ pub fn receive(connection: &mut Connection) -> Transfer {
     match transfer {
         Transfer::Moved(count) => {
             connection.http.filled(count);
-            // A short read has emptied the socket: what comes later brings an event.
+            // A short read has emptied the socket, so later bytes bring an event.
             connection.readable =
                 count == space_bytes || connection.hangup || connection.tls.is_some();
         }
@@ -48,8 +48,8 @@ pub fn receive(connection: &mut Connection) -> Transfer {
     transfer
 }
 
-/// Reads on until a request can be run, or something must be waited for, or the connection is
-/// over. `now_ns` is when this turn began, or its last request ended.
+/// Reads until a request can run, the connection has to wait, or it is over. `now_ns` is the time
+/// at which this turn began, or its last request ended.
 pub fn read_request(connection: &mut Connection, shutdown: &Shutdown, now_ns: u64) -> Read {
     loop {
         match connection.http.next_event() {
@@ -70,7 +70,7 @@ pub fn read_request(connection: &mut Connection, shutdown: &Shutdown, now_ns: u6
                     && connection.stage == Stage::Idle
                     && !connection.owes_first_request
                 {
-                    // The next request may have come since the last poll.
+                    // The next request may have arrived since the last poll.
                     connection.readable = true;
                     match receive(connection) {
                         Transfer::Moved(_) => {
@@ -101,8 +101,8 @@ pub fn read_request(connection: &mut Connection, shutdown: &Shutdown, now_ns: u6
     }
 }
 
-/// Begins to gather the body of a request whose head has just arrived. True if the client waits
-/// for `100 Continue`, which the application asks for by reading.
+/// Starts to collect the body of a request whose head has just arrived. True if the client waits
+/// for `100 Continue`, which is sent when the application reads.
 pub fn begin_body(connection: &mut Connection) -> bool {
     connection.stage = Stage::Body;
     connection.body.clear();

@@ -26,7 +26,7 @@ pub struct Connection {
     /// The origin of the current request as a trusted proxy reports it.
     pub origin: Option<Box<Origin>>,
     pub http: http::Connection,
-    /// The decoded body of the current request, as far as it was received.
+    /// The received part of the current request's body, decoded.
     pub body: RequestBody,
     /// Framed bytes of the response; `[..sent]` is sent.
     pub outgoing: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct Connection {
     pub(super) has_buffers: bool,
     pub stage: Stage,
     pub accepted_ns: u64,
-    /// A complete head has arrived, of this request or of an earlier one.
+    /// A complete head has arrived, for this request or an earlier one.
     pub has_sent_request: bool,
     /// There may be more to read: an event came, or the last read filled all the space.
     pub readable: bool,
@@ -45,7 +45,7 @@ pub struct Connection {
     pub hangup: bool,
     /// When the polling thread saw the last event; before any, when the connection was accepted.
     pub noticed_ns: u64,
-    /// When the current stage must be over, and the stage that this was set for.
+    /// The deadline of the current stage, and the stage for which it was set.
     pub deadline_ns: u64,
     pub deadline_stage: Option<Stage>,
     /// Since the deadline was set, bytes of a response were sent, or bytes were dropped while
@@ -71,12 +71,12 @@ pub enum Stage {
     Body,
     /// Room in the socket for the rest of a response.
     Writing(Finished),
-    /// The end of what the client sends after the last response and FIN; it is dropped.
-    /// Expecting: some is known to come.
+    /// The end of the client's bytes, which are dropped after the last response and FIN.
+    /// `expecting` means that some bytes are known to come.
     Lingering { since_ns: u64, expecting: bool },
 }
 
-/// When the current request came, which may take several turns to arrive.
+/// The arrival of the current request, which may take several turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestTimes {
     /// The beginning of `queue_time`: when the event that brought the first bytes was seen.
@@ -88,7 +88,7 @@ pub struct RequestTimes {
 /// Whether the fields about a request's origin are believed on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarding {
-    /// No proxy is trusted, so the server ignores the fields and the application may read them.
+    /// No proxy is trusted, so the server ignores the fields, and the application may read them.
     Unknown,
     /// The client is a trusted proxy, and these fields are believed.
     Believed(Believed),
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// A request begins, taken up at `now_ns`.
+    /// Begins a request that a thread took at `now_ns`.
     pub fn begin_request(&mut self, now_ns: u64) {
         self.times = RequestTimes { noticed_ns: self.noticed_ns, started_ns: now_ns };
     }
@@ -144,8 +144,7 @@ impl Connection {
         }
     }
 
-    /// The client's address and port, as a trusted proxy reports them if there is one. Port 0:
-    /// unknown.
+    /// The client's address and port, from a trusted proxy if there is one. Port 0 means unknown.
     pub fn client(&self) -> (&str, u16) {
         match self.origin.as_deref() {
             Some(Origin { ip: Some(ip), port, .. }) => (ip, *port),

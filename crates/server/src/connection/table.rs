@@ -25,21 +25,22 @@ const CHUNKS: usize = 256;
 /// Connections that can be open at once; more wait in the listen queue.
 pub const MAX_CONNECTIONS: usize = SLOTS_PER_CHUNK * CHUNKS;
 
-/// Tables made so far: the next one's serial number. Written by `Table::new`, relaxed: a count.
+/// The number of tables, which is the serial number of the next one. Written by `Table::new`;
+/// relaxed, because it is only a count.
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
 struct Slot {
     ownership: Ownership,
-    /// When the monitor must end what the connection waits for; 0: never. Written by the owner
-    /// before it releases the slot, read by the monitor; relaxed: a stale value only moves the end
-    /// by one sweep.
+    /// The time at which the monitor must end the current wait of the connection; 0 means never.
+    /// Written by the owner before it releases the slot, read by the monitor; relaxed, because a
+    /// stale value only moves the end by one sweep.
     deadline_ns: AtomicU64,
     /// When the connection was accepted, while it waits for its first complete head; 0 for any
     /// other and for a free slot. Written by the owner before it releases the slot. Read by the
     /// thread that accepts, relaxed: while the slot is BUSY the value may be stale, so the reader
     /// claims the slot and reads again.
     without_request_since_ns: AtomicU64,
-    /// Touched only through `Owned` and `Queued`.
+    /// Accessed only through `Owned` and `Queued`.
     connection: UnsafeCell<Option<Box<Connection>>>,
 }
 
@@ -80,8 +81,8 @@ impl Token {
     }
 }
 
-/// The only access to a connection. Ends with `wait`, `queue` or `close`; a guard that is dropped,
-/// as by a panic, closes the connection.
+/// The only access to a connection. `wait`, `queue` and `close` consume it. If an `Owned` is
+/// dropped otherwise, as by a panic, the connection is closed.
 pub struct Owned<'t> {
     table: &'t Table,
     slot: &'t Slot,
@@ -91,7 +92,7 @@ pub struct Owned<'t> {
 }
 
 /// An owned connection outside of any borrow of its table. Only [`Owned::queue`] makes one, and
-/// only [`Table::take`] turns it back; one that is lost keeps its slot BUSY for good.
+/// only [`Table::take`] turns it back. If one is lost, its slot stays BUSY for ever.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Queued {
@@ -100,7 +101,7 @@ pub struct Queued {
     table: u32,
 }
 
-/// A slot that the caller does not own: its connection, if there is one, may be anybody's.
+/// A slot that the caller does not own. If it has a connection, another thread may own it.
 #[derive(Clone, Copy)]
 pub struct Unowned<'t> {
     table: &'t Table,
@@ -123,7 +124,7 @@ impl Table {
         }
     }
 
-    /// Puts a connection into a free slot. `None`: all are in use.
+    /// Puts a connection into a free slot. `None` if all slots are in use.
     pub fn insert(&self, connection: Box<Connection>) -> Option<Owned<'_>> {
         let index = {
             let mut free = self.free.lock();
@@ -146,8 +147,8 @@ impl Table {
         Some(self.owned(slot, index))
     }
 
-    /// Notes an event. The caller owns the connection if nobody did; otherwise its owner looks
-    /// again, or the connection is gone.
+    /// Notes an event. The caller owns the connection if no thread owned it. Otherwise the owner
+    /// reads again, or the connection is closed.
     pub fn note_event(&self, token: Token, hangup: bool) -> Option<Owned<'_>> {
         let slot = self.slot(token.index)?;
         match slot.ownership.note_event(token.generation, hangup) {
@@ -162,7 +163,7 @@ impl Table {
         self.owned(slot, queued.index)
     }
 
-    /// The connection of a token, which is the only one.
+    /// The connection of a `Queued`, of which only one exists.
     pub fn connection<'a>(&'a self, queued: &'a mut Queued) -> &'a mut Connection {
         let slot = self.slot_of(queued);
         // SAFETY: a `Queued` of this table owns the slot, and the borrow of it is exclusive.
@@ -199,20 +200,20 @@ impl Table {
 }
 
 impl<'t> Owned<'t> {
-    /// Registers the connection for events: while it is BUSY, because once it is IDLE the monitor
-    /// may claim it, and whoever gets it may close its descriptor.
+    /// Registers the connection for events. This must happen while it is BUSY: once it is IDLE the
+    /// monitor may claim it, and the next owner may close its descriptor.
     pub fn register(&self) -> std::io::Result<()> {
         let token = Token { index: self.index, generation: self.slot.ownership.generation() };
         self.table.epoll.add_connection(self.socket.as_fd(), token.to_data())
     }
 
-    /// Takes over from the ownership state whether the client has closed its sending side.
+    /// Copies from the ownership state whether the client has closed its sending side.
     pub fn update_hangup(&mut self) {
         self.hangup = self.slot.ownership.has_hangup();
     }
 
-    /// Lets the connection wait for an event, or for `deadline_ns`. `Err`: an event came
-    /// meanwhile, so the caller still owns the connection and must read and write once more.
+    /// Lets the connection wait for an event, or for `deadline_ns`. `Err` means that an event came
+    /// meanwhile: the caller still owns the connection, and must read and write again.
     pub fn wait(mut self, deadline_ns: u64) -> Result<Unowned<'t>, Self> {
         let slot = self.slot;
         slot.deadline_ns.store(deadline_ns, Relaxed);
@@ -226,7 +227,7 @@ impl<'t> Owned<'t> {
         Err(self)
     }
 
-    /// Gives up the borrow of the table, and stays the owner.
+    /// Ends the borrow of the table and keeps the ownership.
     pub fn queue(self) -> Queued {
         let queued = Queued { index: self.index, table: self.table.serial };
         std::mem::forget(self);
@@ -277,7 +278,7 @@ impl Drop for Owned<'_> {
 }
 
 impl<'t> Unowned<'t> {
-    /// The connection, if nobody owns it.
+    /// The connection, if no thread owns it.
     pub fn claim(self) -> Option<Owned<'t>> {
         self.slot.ownership.claim().then(|| self.table.owned(self.slot, self.index))
     }
@@ -289,8 +290,8 @@ impl<'t> Unowned<'t> {
         deadline_ns != 0 && deadline_ns <= now_ns
     }
 
-    /// When the connection was accepted, if it has sent no complete head since; otherwise 0. Of a
-    /// connection that somebody owns the answer may be stale.
+    /// When the connection was accepted, if it has sent no complete head since; otherwise 0. The
+    /// answer may be stale while a thread owns the connection.
     pub fn without_request_since_ns(self) -> u64 {
         self.slot.without_request_since_ns.load(Relaxed)
     }

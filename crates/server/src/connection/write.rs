@@ -5,7 +5,7 @@ use crate::net::sendfile::FileBody;
 use crate::net::socket::{self, Direction, Transfer};
 use std::os::fd::AsFd;
 
-/// Sends what is unsent, without waiting. `Moved` means all of it.
+/// Sends the unsent bytes, without waiting. `Moved` means all of them.
 pub fn send(connection: &mut Connection) -> Transfer {
     let unsent_bytes = |connection: &Connection| {
         let file = connection.file.as_ref().map_or(0, |file| file.left());
@@ -60,20 +60,21 @@ fn send_encrypted(connection: &mut Connection) -> Transfer {
     tls.flush(socket)
 }
 
-/// Whether `send` may have something to do.
+/// Whether `send` may have something to send.
 pub fn has_unsent(connection: &Connection) -> bool {
     connection.sent < connection.outgoing.len()
         || connection.file.is_some()
         || connection.tls.is_some()
 }
 
-/// Appends a file to what is in `outgoing`.
+/// Appends a file to the bytes in `outgoing`.
 pub fn append_file(connection: &mut Connection, file: FileBody) {
     socket::set_nonblocking(connection.socket.as_fd());
     connection.file = Some(Box::new(file));
 }
 
-/// Tells the client that everything was sent. False if that has to wait for room: call again.
+/// Tells the client that the response is complete. False if this has to wait for room in the
+/// socket; then call it again.
 pub fn close_sending(connection: &mut Connection) -> bool {
     if let Some(tls) = &mut connection.tls {
         if tls.close(connection.socket.as_fd()) == Transfer::WouldBlock {
@@ -84,15 +85,15 @@ pub fn close_sending(connection: &mut Connection) -> bool {
     true
 }
 
-/// Waits for the socket. False if the client sent nothing, or took nothing, for `timeout_ms`, or
-/// if the wait is cancelled.
+/// Waits for the socket. False if the client has sent or received no byte for `timeout_ms`, or if
+/// the wait is cancelled.
 pub fn wait_ready(
     connection: &Connection,
     direction: Direction,
     timeout_ms: i32,
     is_cancelled: impl Fn() -> bool,
 ) -> bool {
-    // Nothing wakes the thread when the wait is cancelled, so it looks.
+    // Cancelling the wait does not wake the thread, so it checks from time to time.
     const LOOK_MS: i32 = 100;
     let socket = connection.socket.as_fd();
     let (mut unacknowledged, mut left_ms) = (socket::unacknowledged_bytes(socket), timeout_ms);
@@ -136,7 +137,7 @@ mod tests {
         assert!(!wait(600_000, true), "the wait is cancelled");
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                // The kernel reports room only when most was taken.
+                // The kernel reports room only when most of the buffer is free.
                 while !socket::wait_ready(connection.socket.as_fd(), Direction::Send, 20) {
                     other.read_exact(&mut [0; 4_096]).unwrap();
                 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long a waiting thread may miss the end of the server.
+/// The longest time until a waiting thread notices the end of the server.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An application's URL path ("" for the root), and the index of its group.
@@ -35,7 +35,7 @@ impl Route {
 pub struct GroupSettings {
     /// At least 1.
     pub interpreters: usize,
-    /// An interpreter is replaced after so many requests; 0: never.
+    /// An interpreter is replaced after this many requests; 0 means never.
     pub maximum_requests: u64,
     /// The switch interval of threads while they serve this group, if it shares a GIL with others.
     pub switch_interval_ns: Option<u64>,
@@ -81,7 +81,7 @@ struct Current {
     interpreter: Option<Arc<Interpreter>>,
     /// The slot is in `wanted`, or the interpreter manager is working on it.
     is_wanted: bool,
-    /// How often no interpreter could be made.
+    /// The number of attempts to make an interpreter that failed.
     failures: u64,
 }
 
@@ -108,7 +108,8 @@ pub struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// The slot has another interpreter, or will have.
+    /// Forgets the current interpreter of a slot, because the slot has another one or will have
+    /// one.
     fn forget(&mut self, slot: usize) {
         self.former.extend(self.current[slot].take().map(|(_, interpreter)| interpreter));
     }
@@ -154,8 +155,8 @@ impl ApplicationGroups {
         slot.changed.notify_all();
     }
 
-    /// No interpreter could be made for the slot. Requests that wait for one are answered with an
-    /// error; the next request asks again.
+    /// Notes that no interpreter could be made for the slot. Requests that wait for one are
+    /// answered with an error, and the next request asks again.
     pub fn fail(&self, slot: usize) {
         let Some(slot) = self.slots.get(slot) else { return };
         let mut current = slot.lock();
@@ -164,13 +165,13 @@ impl ApplicationGroups {
         slot.changed.notify_all();
     }
 
-    /// No thread waits for an interpreter any more.
+    /// Makes all threads stop waiting for interpreters.
     pub fn end(&self) {
         self.has_ended.store(true, SeqCst);
         self.slots.iter().for_each(|slot| slot.changed.notify_all());
     }
 
-    /// The interpreter of a number, even if it was replaced and has requests left.
+    /// The interpreter with this number, even if it was replaced and still runs requests.
     pub fn interpreter(&self, number: usize) -> Option<Arc<Interpreter>> {
         let admitted = self.admitted.lock();
         admitted.iter().filter_map(Weak::upgrade).find(|each| each.number == number)

@@ -1,4 +1,4 @@
-//! epoll and eventfd, as far as the worker needs them.
+//! epoll and eventfd, with the operations that workers need.
 
 use crate::net::socket::duration_of_ms;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -40,27 +40,27 @@ impl Epoll {
     }
 
     /// Registers a listener, level-triggered. A new connection wakes one of the processes that
-    /// share it (EPOLLEXCLUSIVE; such a registration can be removed, not changed).
+    /// share the listener (EPOLLEXCLUSIVE). Such a registration can be removed and not changed.
     pub fn add_listener(&self, fd: BorrowedFd, data: u64) -> Result<()> {
         let events = EventFlags::IN | EventFlags::EXCLUSIVE;
         Ok(epoll::add(&self.0, fd, EventData::new_u64(data), events)?)
     }
 
-    /// Needed before closing: a forked child may hold the same open file, and then closing alone
-    /// would leave it registered.
+    /// Must be called before the descriptor is closed: a forked child may hold the same open file,
+    /// and closing the descriptor alone would then leave the file registered.
     pub fn remove(&self, fd: BorrowedFd) {
         let _ = epoll::delete(&self.0, fd);
     }
 
-    /// As `wait`, for less than milliseconds where the kernel can (Linux 5.11).
+    /// Waits like `wait`, with a resolution below a millisecond if the kernel supports it (Linux
+    /// 5.11).
     pub fn wait_ns(&self, timeout_ns: u64, events: &mut Vec<Event>) {
         let mut raw = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_WAIT];
         let timeout = libc::timespec {
             tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
         };
-        // rustix uses epoll_pwait2 only where it may demand Linux 5.11.
-        // SAFETY: the pointers are to live objects, the length is that of `raw`, no signal mask.
+        // rustix uses epoll_pwait2 only in builds that require Linux 5.11.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -82,7 +82,7 @@ impl Epoll {
         }));
     }
 
-    /// Waits up to `timeout_ms` (-1: without end) and appends what happened to `events`. A signal
+    /// Waits up to `timeout_ms` (-1: without limit) and appends the events to `events`. A signal
     /// ends the wait.
     pub fn wait(&self, timeout_ms: i32, events: &mut Vec<Event>) {
         let mut raw = [MaybeUninit::uninit(); EVENTS_PER_WAIT];

@@ -11,7 +11,7 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// From texts; the one that cannot be read otherwise.
+    /// Parses the texts. The error is the first text that is not valid.
     pub fn parse(texts: &[String]) -> Result<Self, &str> {
         let mut set = Self::default();
         for text in texts {
@@ -33,7 +33,7 @@ impl Networks {
         self.networks.iter().any(|network| network.contains(&ip))
     }
 
-    /// Of a peer, whose address is empty if it came through a UNIX socket.
+    /// Whether the set contains a peer. Peers of UNIX sockets have an empty address.
     pub fn contains_peer(&self, ip: &str) -> bool {
         match ip.parse() {
             Ok(ip) => self.contains(ip),

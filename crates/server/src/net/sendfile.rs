@@ -1,8 +1,9 @@
-//! The end of a response that lies in a file: how it gets from there to the socket.
+//! Sends the part of a response that lies in a file.
 //!
-//! The kernel copies it (sendfile), without the GIL and without a thread that waits for the
-//! client. Owns a descriptor of its own, since the application closes its file as soon as it has
-//! returned; the offset is its own too. Knows nothing of HTTP or Python. One thread at a time.
+//! The kernel copies the file to the socket (sendfile), without the GIL and without a thread that
+//! waits for the client. A `FileBody` has a descriptor and an offset of its own, because the
+//! application closes its file as soon as it has returned. Knows nothing of HTTP or Python. One
+//! thread at a time uses it.
 
 use crate::net::socket::{self, Transfer};
 use rustix::fs::OFlags;
@@ -12,24 +13,23 @@ use std::io::{ErrorKind, Result};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-/// The most that one call sends to a client that takes it as fast as it comes, before other
-/// connections get their turn.
+/// The most that one call sends to a fast client before other connections get their turn.
 const BYTES_PER_CALL: u64 = 16 << 20;
-/// The size of a block where the kernel does not copy.
+/// The size of a block if the kernel cannot copy.
 const BLOCK_BYTES: usize = 16_384;
 
 pub struct FileBody {
     file: File,
     offset: u64,
     left: u64,
-    /// The file system does not know sendfile: read and send.
+    /// The file system does not support sendfile, so blocks are read and sent.
     by_reading: bool,
 }
 
 impl FileBody {
-    /// The part of `fd` from `offset` to the end as it is now. `None` if nothing is known to be
-    /// there: no regular file, not opened for reading, empty from there on (which files of /proc
-    /// only claim to be).
+    /// The part of `fd` from `offset` to its present end. `None` if the file is not regular or not
+    /// open for reading, or has no bytes there. Files of /proc may have fewer bytes than their
+    /// size.
     pub fn from_offset(fd: BorrowedFd, offset: u64) -> Result<Option<Self>> {
         match rustix::fs::fcntl_getfl(fd) {
             Ok(flags) if flags & OFlags::ACCMODE != OFlags::WRONLY => {}
@@ -48,13 +48,13 @@ impl FileBody {
         self.left
     }
 
-    /// Sends no more than the first `bytes` of what is left.
+    /// Limits the rest to its first `bytes` bytes.
     pub fn truncate(&mut self, bytes: u64) {
         self.left = self.left.min(bytes);
     }
 
-    /// Sends to a non-blocking socket what it takes. `Moved` means all; `Ended` that the peer is
-    /// gone, or that the file has become shorter than it was.
+    /// Sends to a non-blocking socket as much as it accepts. `Moved` means all of it. `Ended` means
+    /// that the peer is gone, or that the file has become shorter.
     pub fn send(&mut self, socket: BorrowedFd) -> Transfer {
         without_sigpipe(|| self.send_some(socket))
     }
@@ -66,7 +66,7 @@ impl FileBody {
         })
     }
 
-    /// As `send`, through a function that takes over some bytes of a block.
+    /// Sends like `send`, through a function that accepts some bytes of a block.
     pub fn send_by(&mut self, mut take: impl FnMut(&[u8]) -> Transfer) -> Transfer {
         self.send_in_steps(|file| file.copy(&mut take))
     }
@@ -109,7 +109,8 @@ impl FileBody {
         }
     }
 
-    /// Reads the next bytes without passing over them; `None` if the file ends or fails here.
+    /// Reads the next bytes without advancing the offset. `None` if the file ends here or cannot be
+    /// read.
     fn peek(&self, block: &mut [u8]) -> Option<usize> {
         let wanted = self.left.min(block.len() as u64) as usize;
         loop {
@@ -122,7 +123,8 @@ impl FileBody {
         }
     }
 
-    /// Passes over bytes that were sent. 0 bytes although some are left: the file ended early.
+    /// Advances the offset past sent bytes. 0 bytes while some are left mean that the file has
+    /// become shorter.
     fn moved(&mut self, count: usize) -> Transfer {
         self.offset += count as u64;
         self.left -= count as u64;
@@ -130,8 +132,9 @@ impl FileBody {
     }
 }
 
-/// Runs `send` so that writing to a socket that the peer has closed is an error and no signal:
-/// sendfile knows no MSG_NOSIGNAL, and an application may have given SIGPIPE its default effect.
+/// Runs `send` so that writing to a socket that the peer has closed is an error and not a signal:
+/// sendfile has no MSG_NOSIGNAL, and an application may have restored the default effect of
+/// SIGPIPE.
 fn without_sigpipe(send: impl FnOnce() -> Transfer) -> Transfer {
     // SAFETY: zeroed memory is a place for a signal set, and all pointers are to live sets.
     unsafe {
@@ -141,7 +144,7 @@ fn without_sigpipe(send: impl FnOnce() -> Transfer) -> Transfer {
         libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
         let transfer = send();
         if transfer == Transfer::Ended && libc::sigismember(&before, libc::SIGPIPE) == 0 {
-            // Perhaps it is pending: take it away.
+            // A SIGPIPE of the call may be pending, so remove it.
             let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             libc::sigtimedwait(&pipe, std::ptr::null_mut(), &no_time);
         }

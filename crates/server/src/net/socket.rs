@@ -27,19 +27,19 @@ pub fn receive(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
     transfer(|| Ok(net::recv(fd, &mut *space, RecvFlags::DONTWAIT)?.1))
 }
 
-/// `more`: something else is sent right after, and may share a packet.
+/// `more` means that other bytes are sent right after these, and may share a packet.
 pub fn send(fd: BorrowedFd, bytes: &[u8], more: bool) -> Transfer {
     let flags = if more { SEND_FLAGS | SendFlags::MORE } else { SEND_FLAGS };
     transfer(|| net::send(fd, bytes, flags))
 }
 
-/// As `send`, from several places.
+/// Sends like `send`, from several buffers.
 pub fn send_vectored(fd: BorrowedFd, pieces: &[IoSlice]) -> Transfer {
     let pieces = &pieces[..pieces.len().min(libc::UIO_MAXIOV as usize)];
     transfer(|| net::sendmsg(fd, pieces, &mut SendAncillaryBuffer::default(), SEND_FLAGS))
 }
 
-/// As `receive`, but the bytes stay in the socket.
+/// Receives like `receive`, and leaves the bytes in the socket.
 pub fn peek(fd: BorrowedFd, space: &mut [u8]) -> Transfer {
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
     transfer(|| Ok(net::recv(fd, &mut *space, flags)?.1))
@@ -61,7 +61,7 @@ pub enum Direction {
     Send,
 }
 
-/// The events of a descriptor now; none if it cannot be polled.
+/// The current events of a descriptor; none if it cannot be polled.
 pub fn polled_events(fd: BorrowedFd, events: PollFlags) -> PollFlags {
     let mut polled = [PollFd::from_borrowed_fd(fd, events)];
     match poll(&mut polled, Some(&Timespec::default())) {
@@ -91,8 +91,8 @@ pub fn duration_of_ms(timeout_ms: i32) -> Option<Timespec> {
     })
 }
 
-/// Bytes that were sent and that the peer's kernel has not acknowledged. The number falls whenever
-/// the peer takes some, while epoll reports room only when a third of the buffer is free.
+/// The number of sent bytes that the peer's kernel has not acknowledged. It falls whenever the peer
+/// receives some, while epoll reports room only when a third of the buffer is free.
 pub fn unacknowledged_bytes(fd: BorrowedFd) -> libc::c_int {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes one integer, and `bytes` is one.
@@ -100,7 +100,7 @@ pub fn unacknowledged_bytes(fd: BorrowedFd) -> libc::c_int {
     bytes
 }
 
-/// For calls that have no MSG_DONTWAIT.
+/// Makes a descriptor non-blocking, for calls without MSG_DONTWAIT.
 pub fn set_nonblocking(fd: BorrowedFd) {
     let _ = rustix::io::ioctl_fionbio(fd, true);
 }
@@ -122,7 +122,7 @@ pub fn reset(fd: BorrowedFd) {
     let _ = net::connect_unspec(fd);
 }
 
-/// Where a connection comes from; port 0 and an empty address over a Unix socket.
+/// The origin of a connection. On a UNIX socket the port is 0 and the address is empty.
 #[derive(Clone, Debug, Default)]
 pub struct PeerAddress {
     pub ip: String,
@@ -139,7 +139,7 @@ pub enum Accepted {
     Connection(OwnedFd, PeerAddress),
     /// The queue is empty, or the connection ended before it was accepted.
     Nothing,
-    /// No descriptors or memory: accepting again at once would fail again.
+    /// There are no descriptors or no memory, so the next attempt would fail too.
     Exhausted(std::io::Error),
 }
 

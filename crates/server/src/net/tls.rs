@@ -1,8 +1,9 @@
 //! TLS by rustls: the server's certificate, and the session of one connection.
 //!
-//! A session moves bytes between a non-blocking socket and a connection as plain ones
-//! move; only that a transfer here may need the socket in both directions. Knows nothing of HTTP.
-//! A session belongs to the owner of its connection; the configuration is shared and never changes.
+//! A session transfers bytes between a non-blocking socket and a connection, like a plain socket.
+//! The difference is that a transfer in one direction may need the socket in both directions. Knows
+//! nothing of HTTP. The owner of a connection owns its session. The configuration is shared and
+//! never changes.
 
 use crate::net::socket::{self, Transfer};
 pub use rustls::ServerConfig as TlsConfig;
@@ -19,7 +20,7 @@ pub const HANDSHAKE_RECORD: u8 = 22;
 /// Reads a certificate chain and its key, both PEM. The error is one line that names the file.
 pub fn read_config(certificate: &str, key: &str) -> Result<Arc<ServerConfig>, String> {
     for path in [certificate, key] {
-        // To open a pipe waits for its writer, and a supervisor waits for nothing at SIGHUP.
+        // Opening a pipe waits for a writer, and the supervisor must not wait at SIGHUP.
         if std::fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
             return Err(format!("{path}: it is not a regular file"));
         }
@@ -67,7 +68,7 @@ impl TlsSession {
         Ok(Self { session: ServerConnection::new(Arc::clone(config))? })
     }
 
-    /// Goes on with the handshake. `Moved`: it is complete.
+    /// Continues the handshake. `Moved` means that it is complete.
     pub fn shake_hands(&mut self, socket: BorrowedFd) -> Transfer {
         loop {
             match self.flush(socket) {
@@ -82,7 +83,8 @@ impl TlsSession {
         }
     }
 
-    /// Decrypts into `space`. Only `WouldBlock` says that the socket is empty: more may lie here.
+    /// Decrypts into `space`. Only `WouldBlock` means that the socket is empty, because the session
+    /// may hold decrypted bytes.
     pub fn receive(&mut self, socket: BorrowedFd, space: &mut [u8]) -> Transfer {
         loop {
             match self.session.reader().read(space) {
@@ -94,7 +96,7 @@ impl TlsSession {
             }
             match self.pull(socket) {
                 Transfer::Moved(_) => {
-                    // An answer to a key update may wait for the next response.
+                    // If the answer to a key update does not fit, it goes with the next response.
                     let _ = self.flush(socket);
                 }
                 other => return other,
@@ -102,7 +104,8 @@ impl TlsSession {
         }
     }
 
-    /// Takes over some of `bytes` once the socket has taken what went before. Send `flush` after.
+    /// Accepts some of `bytes` once the socket has accepted the bytes before them. The caller
+    /// flushes afterwards.
     pub fn send(&mut self, socket: BorrowedFd, bytes: &[u8]) -> Transfer {
         match self.flush(socket) {
             Transfer::Moved(_) => match self.session.writer().write(bytes) {
@@ -113,7 +116,7 @@ impl TlsSession {
         }
     }
 
-    /// Hands to the socket what is encrypted. `Moved`: all of it.
+    /// Sends the encrypted bytes to the socket. `Moved` means all of them.
     pub fn flush(&mut self, socket: BorrowedFd) -> Transfer {
         let mut moved = 0;
         while self.session.wants_write() {
@@ -127,7 +130,8 @@ impl TlsSession {
         Transfer::Moved(moved)
     }
 
-    /// Says that nothing more will be sent: what was sent is whole. Again if it would block.
+    /// Sends close_notify, which proves to the client that it has received everything. Call again
+    /// after `WouldBlock`.
     pub fn close(&mut self, socket: BorrowedFd) -> Transfer {
         self.session.send_close_notify();
         self.flush(socket)
@@ -140,7 +144,7 @@ impl TlsSession {
             Ok(count) => match self.session.process_new_packets() {
                 Ok(_) => Transfer::Moved(count),
                 Err(_) => {
-                    // The alert that says why.
+                    // Send the alert with the reason.
                     let _ = self.flush(socket);
                     Transfer::Ended
                 }

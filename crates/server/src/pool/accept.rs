@@ -1,10 +1,10 @@
-//! Accepting: from the listeners to connections in the table.
+//! Accepts connections from the listeners into the table.
 //!
-//! Run by the thread that polls, and by the thread that stops the server. Without room, for want
-//! of descriptors or slots, connections without a request are closed (`eviction`). Without any to
-//! close, accepting pauses until a connection closes, one can be evicted, or the monitor tries
-//! again. Where other processes share the listeners, they are left to those now and then
-//! (`accept_balancing`).
+//! Runs on the thread that polls, and on the thread that stops the server. If there are no
+//! descriptors or slots left, connections without a request are closed (`eviction`). If there are
+//! none to close, accepting pauses until a connection closes, one can be evicted, or the monitor
+//! tries again. If other processes share the listeners, this process leaves the listeners to them
+//! from time to time (`accept_balancing`).
 
 use crate::connection::deadline::Deadlines;
 use crate::connection::preamble::Preamble;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
-/// Connections accepted before those that are ready get their turn.
+/// The connections that are accepted before ready connections get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
-/// Connections taken from the listen queue when the server stops: as many as the queue can hold
-/// where `net.core.somaxconn` is as Linux sets it, and an end if clients keep coming.
+/// The connections that are accepted when the server stops: as many as the queue can hold with
+/// Linux's default of `net.core.somaxconn`. The limit ends the loop if clients keep connecting.
 const ACCEPTS_AT_STOP: usize = 4_096;
 
-/// The parts of a server that a new connection goes through.
+/// The parts of a server that handle a new connection.
 pub struct Entry {
     pub table: Arc<Table>,
     pub scheduler: Arc<Scheduler>,
@@ -47,9 +47,9 @@ pub struct Acceptor {
     first_data: u64,
     /// Empty once the server has stopped accepting.
     listeners: Lock<Vec<Listener>>,
-    /// There was no room; a close, an eviction or the monitor resumes. Written by the threads that
-    /// accept, close and monitor, `SeqCst`: a close that comes before the pause does not see it,
-    /// and then the monitor resumes.
+    /// There was no room. A close, an eviction or the monitor resumes accepting. Written by the
+    /// threads that accept, close and monitor, `SeqCst`. A close just before the pause does not see
+    /// the flag; then the monitor resumes.
     paused: AtomicBool,
     shortage_report: OncePerMinute,
     eviction: Eviction,
@@ -58,7 +58,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Takes over the listeners, whose events bear `first_data` and the numbers that follow.
+    /// Takes ownership of the listeners. Their events have `first_data` and the following numbers.
     pub fn new(
         entry: Entry,
         epoll: Arc<Epoll>,
@@ -85,7 +85,7 @@ impl Acceptor {
         })
     }
 
-    /// Accepts from the listener whose event bears `data`.
+    /// Accepts from the listener whose event has `data`.
     pub fn accept_some(&self, data: u64, now_ns: u64) {
         let listeners = self.listeners.lock();
         let index = (data - self.first_data) as usize;
@@ -104,8 +104,8 @@ impl Acceptor {
         times_ns.into_iter().flatten().min()
     }
 
-    /// How long the listeners are left to other processes. `None`: this process waits for
-    /// connections too, behind the others if it was away.
+    /// The time for which the listeners are left to other processes. `None` if this process waits
+    /// for connections too, behind the others if it was away.
     fn time_away_ns(&self) -> Option<u64> {
         if !self.balancing.is_away() {
             return None;
@@ -132,9 +132,9 @@ impl Acceptor {
         remaining_ns
     }
 
-    /// Stops accepting, after it emptied the listen queues: a client whose connection waits there
-    /// may have sent its request long ago, and to close the listener would reset it. The caller
-    /// closes the listeners by dropping them.
+    /// Stops accepting, after emptying the listen queues: a client whose connection is in a queue
+    /// may have sent its request long ago, and closing the listener would reset the connection. The
+    /// caller closes the listeners by dropping them.
     pub fn stop(&self) -> Vec<Listener> {
         let listeners = std::mem::take(&mut *self.listeners.lock());
         for (index, listener) in listeners.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Acceptor {
     fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
         for _ in 0..limit {
             if self.entry.table.open() >= self.max_connections {
-                // Without a connection to accept no other has to give way.
+                // If there is no connection to accept, no other connection must be evicted.
                 if !socket::wait_ready(listener.fd(), Direction::Receive, 0) {
                     return true;
                 }
@@ -179,7 +179,7 @@ impl Acceptor {
         true
     }
 
-    /// Reports once a minute at most: a pause may end with the next close, and begin again.
+    /// Reports at most once a minute, because a pause may end with the next close and begin again.
     fn report_shortage(&self, error: &io::Error) {
         if self.shortage_report.is_due(now_ns()) {
             log_to_stderr(&format!(
@@ -189,8 +189,8 @@ impl Acceptor {
         }
     }
 
-    /// The last close may have come before the pause, or another program may hold the
-    /// descriptors; then the monitor tries again.
+    /// Pauses accepting. The last close may have come before the pause, or another program may hold
+    /// the descriptors. In both cases the monitor tries again.
     fn pause(&self, listeners: &[Listener]) {
         if !self.paused.swap(true, SeqCst) {
             for listener in listeners {
@@ -200,7 +200,7 @@ impl Acceptor {
         }
     }
 
-    /// There may be room again.
+    /// Resumes accepting, because there may be room again.
     pub fn resume(&self) {
         let listeners = self.listeners.lock();
         if self.paused.swap(false, SeqCst) {
@@ -211,7 +211,8 @@ impl Acceptor {
     fn add_listeners(&self, listeners: &[Listener]) {
         for (listener, data) in listeners.iter().zip(self.first_data..) {
             let added = self.epoll.add_listener(listener.fd(), data);
-            // A registered listener stays registered; any other error is want of memory.
+            // A listener that is registered already stays registered. Any other error is a lack of
+            // memory.
             if added.is_err_and(|error| error.raw_os_error() != Some(libc::EEXIST)) {
                 self.paused.store(true, SeqCst);
             }
@@ -234,11 +235,11 @@ impl Entry {
             return true;
         }
         if let Err(mut owned) = owned.wait(deadline_ns) {
-            // Its first event came already, to the thread that polls.
+            // The thread that polls has seen its first event.
             owned.noticed_ns = now_ns();
             self.scheduler.submit(owned);
         }
-        // It has deadlines now, which only the monitor keeps.
+        // The connection has deadlines now, which only the monitor enforces.
         self.scheduler.wake_monitor_if_asleep();
         true
     }

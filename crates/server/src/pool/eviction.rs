@@ -17,13 +17,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// As long as two round trips across an ocean take.
+/// Two round trips across an ocean.
 const GRACE_NS: u64 = 250_000_000;
 /// The share of the candidates that is evicted at once; at least one connection is.
 const CANDIDATES_PER_EVICTION: usize = 8;
 const MAX_EVICTIONS_AT_ONCE: usize = 32;
 
-/// In `due_ns`: no candidate is in its time of grace.
+/// In `due_ns`: no candidate is within its grace period.
 const NEVER: u64 = u64::MAX;
 
 pub struct Eviction {
@@ -33,9 +33,9 @@ pub struct Eviction {
     /// relaxed: a count.
     unreported: AtomicU64,
     report: OncePerMinute,
-    /// When the next connection can be evicted that was in its time of grace at the last attempt.
-    /// Written by threads that accept, read by the thread that polls, relaxed: a stale value moves
-    /// the next attempt to the monitor's next sweep.
+    /// When the first connection can be evicted that was within its grace period at the last
+    /// attempt. Written by threads that accept, read by the thread that polls; relaxed, because a
+    /// stale value only delays the next attempt until the monitor's next sweep.
     due_ns: AtomicU64,
 }
 
@@ -50,8 +50,8 @@ impl Eviction {
         }
     }
 
-    /// Closes connections that have sent no complete request. False if there are none to close
-    /// now. `reason` is why there is no room.
+    /// Closes connections that have sent no complete request. False if there are none to close at
+    /// the moment. `reason` is the reason for the lack of room.
     pub fn make_room(&self, reason: &dyn Display) -> bool {
         let mut candidates: Vec<(u64, Unowned)> = self
             .table
@@ -73,8 +73,8 @@ impl Eviction {
         evicted > 0
     }
 
-    /// How long until the next connection can be evicted: 0 once when that time has come, `None`
-    /// if no candidate is in its time of grace.
+    /// The time until the next connection can be evicted: 0 once when it has come, `None` if no
+    /// candidate is within its grace period.
     pub fn remaining_ns(&self) -> Option<u64> {
         let due_ns = self.due_ns.load(Relaxed);
         if due_ns == NEVER {

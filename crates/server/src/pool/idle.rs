@@ -1,4 +1,4 @@
-//! The worker threads of a pool, and which of them are parked.
+//! The worker threads of a pool, and the list of those that are parked.
 
 use crate::pool::scheduling::is_progressing;
 use headway_reporter::lock::Lock;
@@ -20,7 +20,7 @@ pub struct IdleList {
 struct Lists {
     /// All workers, parked or not.
     workers: Vec<Arc<WorkerSlot>>,
-    /// The last to park is the first to be woken: its caches are the warmest.
+    /// The worker that parked last is woken first, because its caches are warmest.
     parked: Vec<Arc<WorkerSlot>>,
 }
 
@@ -69,13 +69,14 @@ impl IdleList {
         self.workers.store(lists.workers.len(), SeqCst);
     }
 
-    /// Adds a worker to the parked. After it, the worker checks what it could have missed, and
-    /// then calls `park` or `remove`.
+    /// Adds a worker to the parked ones. Afterwards the worker checks for work that it has missed,
+    /// and then calls `park` or `remove`.
     pub fn add(&self, slot: &Arc<WorkerSlot>) {
         self.add_to(&mut self.lists.lock(), slot);
     }
 
-    /// As `add`, and true, if another worker is awake and progresses; otherwise false.
+    /// Adds a worker like `add` if another worker is awake and makes progress, and then returns
+    /// true. Otherwise does nothing and returns false.
     pub fn add_behind_another(&self, slot: &Arc<WorkerSlot>, now_ns: u64) -> bool {
         let mut lists = self.lists.lock();
         let others_awake = lists.workers.len() - lists.parked.len() > 1;
@@ -136,7 +137,7 @@ impl IdleList {
         while self.wake_one() {}
     }
 
-    /// Whether another thread than the calling one is in a turn that may be short, and only lasts
+    /// Whether a thread other than the calling one is in a turn that may be short, and lasts only
     /// because it waits for the GIL.
     pub fn has_other_short_turn(&self, now_ns: u64) -> bool {
         let me = std::thread::current().id();
@@ -146,7 +147,7 @@ impl IdleList {
         })
     }
 
-    /// A hint: the two counts are not of one moment.
+    /// A hint, because the two counts are not from the same moment.
     pub fn has_several_awake(&self) -> bool {
         self.workers.load(Relaxed) > self.parked.load(Relaxed) + 1
     }

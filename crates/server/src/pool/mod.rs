@@ -57,9 +57,9 @@ use std::time::Duration;
 const MAX_MONITORS: usize = 3;
 
 pub struct PoolSettings {
-    /// At most `accept::MAX_LISTENERS`.
+    /// At most `accept::MAX_LISTENERS` of them.
     pub listeners: Vec<Listener>,
-    /// Other processes accept from them too.
+    /// Other processes accept from these listeners too.
     pub shared_listeners: bool,
     pub access_log: Option<AccessLog>,
     /// Threads run Python at the same time, without a GIL or with several.
@@ -144,9 +144,9 @@ impl<A: Application> Pool<A> {
         Worker::new(self, Some(thread)).run();
     }
 
-    /// Looks after the workers until the server is over. One thread calls this. A monitor that
-    /// panics is replaced; after `MAX_MONITORS` the server goes on without one, and with it without
-    /// timeouts and limits.
+    /// Supervises the workers until the server is over. One thread calls this. A monitor that
+    /// panics is replaced. After `MAX_MONITORS` the server goes on without a monitor, and so
+    /// without timeouts and limits.
     pub fn monitor(&self) {
         let run = || Monitor::new(self).run();
         (0..MAX_MONITORS).find(|_| internal_thread::survive("headway-monitor", run).is_some());
@@ -169,27 +169,29 @@ impl<A: Application> Pool<A> {
         }
     }
 
-    /// Stops accepting, lets every request that was sent before end, then lets `work` return.
+    /// Stops accepting, lets every request end that was sent before, and then lets `work` return.
     ///
     /// Connections without a request are closed, or kept for up to `keep_idle_ns`: a client may be
-    /// sending its next request on one, and would lose it. That request is answered with
-    /// `Connection: close`. A second call only changes for how long they are kept.
+    /// sending its next request on one, and would lose the request. That request is answered with
+    /// `Connection: close`. A second call only changes the time for which connections are kept.
     pub fn stop(&self, keep_idle_ns: u64) {
         let listeners = self.acceptor.stop();
-        // After accepting: a server without connections is over as soon as it stops.
+        // This comes after accepting, because a server without connections is over as soon as it
+        // stops.
         if !self.shutdown.begin(now_ns().saturating_add(keep_idle_ns)) {
             return;
         }
         drop(listeners);
         for mut owned in self.table.slots().filter_map(Unowned::claim) {
-            // Something may have been sent that no event has reported yet.
+            // Bytes may have arrived that no event has reported yet.
             owned.readable = true;
             self.scheduler.submit(owned);
         }
         self.scheduler.wake_everyone();
     }
 
-    /// Lets `work` return as soon as each thread's application does, whatever is open.
+    /// Makes `work` return as soon as each thread's application does, whatever connections are
+    /// open.
     pub fn abort(&self) {
         self.shutdown.abort();
         self.scheduler.wake_everyone();
@@ -199,7 +201,8 @@ impl<A: Application> Pool<A> {
         self.shutdown.is_over(|| self.table.open())
     }
 
-    /// Has the parked threads call `Application::quiesce`. One that is about to park may miss it.
+    /// Makes the parked threads call `Application::quiesce`. A thread that is about to park may
+    /// miss it.
     pub fn request_quiesce(&self) {
         self.scheduler.wake_workers();
     }

@@ -1,12 +1,11 @@
-//! The monitor: one thread of the server that looks after the others.
+//! The monitor: one thread of the server that supervises the others.
 //!
-//! Twice a millisecond, while work is under way: if no thread polls and nothing progresses, all
-//! active threads are stuck in their applications, and a parked one is woken; responses that a
-//! thread defers for too long are sent. Once a second, while connections are open or a limit is
-//! set: a connection that has passed its deadline is handed to a worker, requests that have waited
-//! too long are answered, and limits are checked. When there is nothing to look after it sleeps.
-//! It never touches Python, and waits for no other thread: another one takes stacks
-//! (`limits::findings`).
+//! While there is work, it runs twice a millisecond. If no thread polls and none makes progress,
+//! all active threads are stuck in their applications, and it wakes a parked one. It sends
+//! responses that a thread defers for too long. While connections are open or a limit is set, it
+//! also runs once a second: it hands connections past their deadline to a worker, answers requests
+//! that have waited too long, and checks the limits. Otherwise it sleeps. It never uses Python and
+//! waits for no other thread; another thread takes stacks (`limits::findings`).
 
 use crate::pool::Pool;
 use crate::pool::poller::PollBuffers;
@@ -17,7 +16,7 @@ use headway_measure::clock::now_ns;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_micros(500);
-/// Limits the polls of one sweep, if clients keep sending.
+/// Limits the polls of one sweep while clients keep sending.
 const POLLS_PER_SWEEP: usize = 64;
 
 pub struct Monitor<'p, A: Application> {
@@ -74,20 +73,19 @@ impl<'p, A: Application> Monitor<'p, A> {
             } else {
                 std::thread::park();
             }
-            // If no thread woke the monitor there is nothing to tick for.
+            // If no thread woke the monitor, there is nothing to do in ticks.
             if scheduler.monitor.end_sleep() {
                 quiet_ticks = 0;
             }
         }
-        // A thread that aborts the server does not wait for applications, nor for their threads'
-        // responses.
+        // A thread that aborts the server waits neither for applications nor for their responses.
         self.worker.send_overdue(u64::MAX);
         limits.check_supervisor();
         limits.finish();
         self.worker.leave();
     }
 
-    /// Whether passing time alone may bring something to do.
+    /// Whether there may be something to do although no thread wakes the monitor.
     fn needs_sweeps(&self) -> bool {
         self.pool.open_connections() > 0
             || self.pool.acceptor.is_paused()
@@ -110,16 +108,17 @@ impl<'p, A: Application> Monitor<'p, A> {
     fn expire_connections(&self, now_ns: u64) {
         for waiting in self.pool.table.slots().filter(|slot| slot.is_past_deadline(now_ns)) {
             if let Some(mut owned) = waiting.claim() {
-                // It may have got a later deadline, or another connection, just before.
+                // The connection may have got a later deadline just before, or its slot another
+                // connection.
                 owned.expired = waiting.is_past_deadline(now_ns);
                 self.pool.scheduler.submit(owned);
             }
         }
     }
 
-    /// Answers 504 to requests that exceeded queue-timeout because all workers are stuck. Looks
-    /// for events itself if no worker is parked. Reads and parses what was received, and never
-    /// calls the application. Connections that no process has accepted wait on.
+    /// Answers 504 to requests that exceeded queue-timeout because all workers are stuck. Polls for
+    /// events itself if no worker is parked. Reads and parses the received bytes, and never calls
+    /// the application. Connections in the listen queue go on waiting.
     fn answer_timed_out_requests(&mut self) {
         let pool = self.pool;
         let limit_ns = pool.driver.limits.limits.queue_ns;

@@ -1,4 +1,4 @@
-//! How other threads reach the monitor, which sleeps while there is nothing to look after.
+//! Wakes the monitor, which sleeps while there is nothing to supervise.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,9 +7,9 @@ use std::thread::Thread;
 #[derive(Default)]
 pub struct MonitorHandle {
     thread: OnceLock<Thread>,
-    /// Set by the monitor before it sleeps for long, cleared by the thread that wakes it. Against
-    /// lost wake-ups the monitor looks once more after setting it, and the others change what it
-    /// looks at before they test it: `SeqCst` on both sides.
+    /// The monitor sets it before a long sleep, and the thread that wakes the monitor clears it. To
+    /// avoid lost wake-ups, the monitor checks for work again after setting it, and other threads
+    /// change what the monitor checks before they read it: `SeqCst` on both sides.
     asleep: AtomicBool,
 }
 
@@ -19,7 +19,7 @@ impl MonitorHandle {
         let _ = self.thread.set(std::thread::current());
     }
 
-    /// Announces that the monitor goes to sleep. After it, the monitor looks once more.
+    /// Announces that the monitor goes to sleep. Afterwards the monitor must check for work again.
     pub fn announce_sleep(&self) {
         self.asleep.store(true, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! The one thread that waits in epoll, and what it does with events. It runs no Python.
+//! Waits in epoll, on one thread at a time, and handles the events. It runs no Python.
 
 use crate::connection::table::{Owned, Queued, Table, Token};
 use crate::net::epoll::{EVENTS_PER_WAIT, Epoll, Event};
@@ -9,7 +9,7 @@ use crate::stats::recorder::Recorder;
 use headway_measure::clock::now_ns;
 use std::sync::Arc;
 
-/// The data of events that are no connection's: beyond the index of any slot.
+/// The data of events that do not belong to a connection: beyond the index of any slot.
 pub const WAKER_DATA: u64 = u64::MAX;
 pub const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
 
@@ -45,8 +45,8 @@ impl Poller {
         Self { epoll, table, scheduler, acceptor }
     }
 
-    /// Waits for events and queues the connections that this thread could claim. The caller has
-    /// set the polling flag, which is cleared before anything is run.
+    /// Waits for events and queues the connections that this thread could claim. The caller has set
+    /// the polling flag. The flag is cleared before a connection is driven.
     pub fn poll(&self, buffers: &mut PollBuffers, recorder: &mut Recorder) {
         let events = &mut buffers.events;
         events.clear();
@@ -56,9 +56,9 @@ impl Poller {
                 recorder.flush();
             }
         }
-        // A stop that came before the polling flag was set has woken the poller, so this cannot
-        // sleep through it. A thread that parked before that left this thread what had become
-        // ready meanwhile.
+        // A stop that came before the polling flag was set has woken the poller, so this thread
+        // cannot sleep through it. A thread that parked before the flag was set has left
+        // connections in the queue for this thread.
         if events.is_empty() && self.scheduler.is_queue_empty() {
             match self.acceptor.remaining_ns() {
                 Some(time_ns) => self.epoll.wait_ns(time_ns, events),
@@ -67,14 +67,14 @@ impl Poller {
         }
         self.note_events(buffers);
         self.scheduler.end_poll();
-        // No thread polls now. Without a parked thread there is none that the monitor could wake.
+        // No thread polls now. If no thread is parked, the monitor has none to wake.
         if self.scheduler.has_parked() {
             self.scheduler.wake_monitor_if_asleep();
         }
     }
 
-    /// Queues what has events, for the monitor, if all workers are stuck. Accepts nothing: another
-    /// process that shares the listener may be free to. True if there may be more.
+    /// Queues connections with events, for the monitor, if all workers are stuck. Accepts nothing,
+    /// because another process that shares the listener may be free. True if there may be more.
     pub fn poll_for_stuck_workers(&self, buffers: &mut PollBuffers) -> bool {
         if !self.scheduler.begin_poll() {
             return false;
@@ -82,7 +82,8 @@ impl Poller {
         buffers.events.clear();
         self.epoll.wait(0, &mut buffers.events);
         let more = buffers.events.len() == EVENTS_PER_WAIT;
-        // The waker's event is for a thread that sleeps in a poll, and stays until that wakes up.
+        // The waker's event is for a thread that sleeps in a poll, and stays until that thread
+        // wakes up.
         buffers.events.retain(|event| event.data < FIRST_LISTENER_DATA);
         self.note_events(buffers);
         self.scheduler.end_poll();
@@ -92,7 +93,7 @@ impl Poller {
     }
 
     /// Queues the connections that have events and no owner, and accepts from the listeners that
-    /// have some. The polling flag is set.
+    /// have events. The polling flag is set.
     fn note_events(&self, buffers: &mut PollBuffers) {
         let now_ns = now_ns();
         for event in &buffers.events {
@@ -114,7 +115,7 @@ impl Poller {
         }
     }
 
-    /// Waits for events and queues what has some, as a thread that polls.
+    /// Waits for events and queues their connections, like a thread that polls.
     #[cfg(test)]
     pub fn poll_once(&self, buffers: &mut PollBuffers) {
         buffers.events.clear();

@@ -1,4 +1,5 @@
-//! The shared state that scheduling decides by, and the wake-ups that follow from a decision.
+//! The shared state on which scheduling decisions depend, and the wake-ups that follow from a
+//! decision.
 
 use crate::connection::table::{Owned, Queued};
 use crate::net::epoll::Waker;
@@ -57,8 +58,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes the connection that has waited longest, for a turn; wakes another thread if that is
-    /// worth it. With it comes the number of connections left in the queue.
+    /// Takes the connection that has waited longest, with the number of connections left in the
+    /// queue. Wakes another thread if that is worth it.
     pub fn take(&self) -> Option<(Ready, usize)> {
         let (ready, waiting) = self.queue.pop()?;
         if scheduling::wakes_another(self, waiting) {
@@ -97,7 +98,7 @@ impl Scheduler {
         self.polling.store(false, SeqCst);
     }
 
-    /// A turn has ended, which took `elapsed_ns`.
+    /// Records a turn that took `elapsed_ns`.
     pub fn note_turn(&self, elapsed_ns: u64, gil_wait_ns: u64, gil_held_ns: u64) {
         self.turns.fetch_add(1, Relaxed);
         let turn_ns = elapsed_ns.saturating_sub(gil_wait_ns);
@@ -109,8 +110,8 @@ impl Scheduler {
         self.turns.load(Relaxed)
     }
 
-    /// The calling thread, which took the GIL from another, is about to drop it and may lose its
-    /// core. True if it should send its response now.
+    /// Called when a thread is about to drop a GIL that it took from another thread, and may lose
+    /// its core. True if it should send its response now.
     pub fn prepare_for_preemption(&self) -> bool {
         let has_other_short_turn = || self.idle.has_other_short_turn(now_ns());
         match scheduling::before_preemption(self, has_other_short_turn) {
@@ -123,7 +124,7 @@ impl Scheduler {
         }
     }
 
-    /// Wakes the workers, the thread that polls included.
+    /// Wakes all workers, including the thread that polls.
     pub fn wake_workers(&self) {
         self.idle.wake_all();
         self.waker.wake();

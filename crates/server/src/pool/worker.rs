@@ -1,4 +1,4 @@
-//! A worker: the loop of one thread, and what it does with the outcome of a connection's turn.
+//! A worker: the loop of one thread, which drives connections and acts on the outcome of each turn.
 
 use crate::connection::deferred::Deferred;
 use crate::connection::drive::{Outcome, WorkerState};
@@ -58,11 +58,11 @@ impl<'p, A: Application> Worker<'p, A> {
         self.state.recorder.flush();
         scheduler.idle.leave(&slot);
         self.leave();
-        // The others wait for the same end.
+        // The other threads wait for the same end.
         scheduler.wake_everyone();
     }
 
-    /// The thread works here no more.
+    /// Removes the thread from the workers.
     pub fn leave(self) {
         self.pool.driver.limits.leave(&self.state.status);
         self.pool.deferred.leave(&self.state.deferred);
@@ -112,7 +112,7 @@ impl<'p, A: Application> Worker<'p, A> {
         }
     }
 
-    /// Closes a connection, which may make room for another or be the last.
+    /// Closes a connection. This may make room for another one, or end the server.
     fn close(&self, owned: Owned) {
         owned.close();
         if self.pool.acceptor.is_paused() {
@@ -144,8 +144,8 @@ impl<'p, A: Application> Worker<'p, A> {
         }
     }
 
-    /// Sends the deferred responses and serves their connections: a turn for each, since a next
-    /// request may be at hand.
+    /// Sends the deferred responses and gives each of their connections a turn, because the next
+    /// request may have arrived.
     pub fn end_batch(&mut self, slot: &Arc<WorkerSlot>) {
         self.send_deferred();
         self.state.queue_timed_out = false;
@@ -159,7 +159,7 @@ impl<'p, A: Application> Worker<'p, A> {
         self.unsent = sent;
     }
 
-    /// Sends this thread's deferred responses, whose connections stay in `unsent`.
+    /// Sends this thread's deferred responses. Their connections stay in `unsent`.
     fn send_deferred(&mut self) {
         self.state.deferred.close(&mut self.unsent);
         self.send_unsent();

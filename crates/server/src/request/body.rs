@@ -1,16 +1,16 @@
 //! The decoded body of a request, between the connection that receives it and the application that
-//! takes it piece by piece.
+//! reads it in pieces.
 
-/// Bytes in the order of the body; what was taken is forgotten.
+/// Bytes in the order of the body, without those that the application has taken.
 #[derive(Debug, Default)]
 pub struct RequestBody {
     bytes: Vec<u8>,
-    /// `bytes[..taken]` was taken, and goes when there is something to add.
+    /// `bytes[..taken]` was taken, and is removed when bytes are added.
     taken: usize,
 }
 
 impl RequestBody {
-    /// Empty, with the memory of `buffer`.
+    /// An empty body that uses the memory of `buffer`.
     pub fn with_memory(buffer: Vec<u8>) -> Self {
         let mut this = Self { bytes: buffer, taken: 0 };
         this.clear();
@@ -27,8 +27,9 @@ impl RequestBody {
     }
 
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        // An upload has no bound, and who reads it in pieces leaves a rest each time. Only once the
-        // rest is the smaller part is it moved, so that a byte is on average moved once at most.
+        // An upload has no bound, and an application that reads in pieces leaves a rest each time.
+        // The rest is moved only once it is the smaller part, so each byte is moved at most once on
+        // average.
         if self.taken > 0 && self.taken >= self.unread().len() {
             self.bytes.drain(..self.taken);
             self.taken = 0;

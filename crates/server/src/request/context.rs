@@ -1,7 +1,8 @@
-//! One request and its response, from the head that was read to the end of the response.
+//! One request and its response, from the parsed head to the end of the response.
 //!
-//! A method that waits says so; the application drops the GIL around it. Knows sockets and HTTP,
-//! not Python. Used by one thread, the owner of the connection.
+//! The documentation of a method says if it waits; the application drops the GIL around such a
+//! method. This module knows sockets and HTTP, not Python. The connection's owner is the only
+//! thread that uses it.
 
 use crate::connection::deadline::IoTimeouts;
 use crate::connection::deferred::{DeferredResponses, is_small};
@@ -21,12 +22,12 @@ use crate::stats::RequestRecord;
 use crate::stats::routes::Routes;
 use headway_measure::clock::now_ns;
 
-/// Why a request could not be read or a response not be sent.
+/// The reason why a request could not be read or a response could not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The client closed the connection or it failed.
     PeerGone,
-    /// Nothing moved for as long as is allowed.
+    /// No byte moved within the allowed time.
     TimedOut,
     /// The request exceeded request-timeout, and is interrupted.
     Interrupted,
@@ -59,11 +60,11 @@ pub struct RequestContext<'a> {
     excess: bool,
     finished: Option<Finished>,
     broken: Option<Broken>,
-    /// When the application returned; when the request began if it was never called.
+    /// When the application returned; if it was never called, when the request began.
     pub ended_ns: u64,
-    /// When something was last handed to the kernel.
+    /// When bytes were last passed to the kernel.
     pub transmitted_ns: u64,
-    /// Filled in by the application's adapter, and here.
+    /// The application's adapter and this module fill it in.
     pub record: RequestRecord,
 }
 
@@ -109,8 +110,7 @@ impl<'a> RequestContext<'a> {
         self.resources.routes
     }
 
-    /// The client's address and port (0: unknown), as a trusted proxy reports them if there is
-    /// one.
+    /// The client's address and port (0: unknown), from a trusted proxy if there is one.
     pub fn client(&self) -> (&str, u16) {
         self.connection.client()
     }
@@ -133,12 +133,13 @@ impl<'a> RequestContext<'a> {
         self.connection.origin.as_deref()
     }
 
-    /// When a thread took the request up.
+    /// When a thread took the request.
     pub fn started_ns(&self) -> u64 {
         self.connection.times.started_ns
     }
 
-    /// Why the request could not be read or the response not be sent, if so.
+    /// The reason why the request could not be read or the response could not be sent, if there is
+    /// one.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
     }
@@ -153,7 +154,7 @@ impl<'a> RequestContext<'a> {
         self.ancestry.leave_forked_child();
     }
 
-    /// The received part of the body, without what `consume_body` took.
+    /// The received part of the body, without the bytes that `consume_body` removed.
     pub fn body(&self) -> &[u8] {
         self.connection.body.unread()
     }
@@ -164,12 +165,12 @@ impl<'a> RequestContext<'a> {
         self.connection.body.take(count);
     }
 
-    /// True when nothing will be added to `body` any more.
+    /// True when nothing more will be added to `body`.
     pub fn is_body_complete(&self) -> bool {
         self.connection.http.is_body_complete()
     }
 
-    /// Adds what was already received to `body`, without waiting. False if there was nothing.
+    /// Adds bytes that have already arrived to `body`, without waiting. False if there were none.
     pub fn decode_body(&mut self) -> Result<bool, Broken> {
         match self.connection.http.next_event() {
             Event::Data(range) => {
@@ -183,7 +184,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Waits for more of the body. Touches nothing of Python.
+    /// Waits for more of the body. Uses no Python.
     pub fn receive_body(&mut self) -> Result<(), Broken> {
         let begun_ns = now_ns();
         let result = self.wait_for_body();
@@ -193,9 +194,9 @@ impl<'a> RequestContext<'a> {
 
     fn wait_for_body(&mut self) -> Result<(), Broken> {
         if self.is_handed_off {
-            // A child has no monitor, which may have held the lock when the child was forked.
+            // A forked child has no monitor, and the monitor may have held the lock at the fork.
             self.leave_forked_child();
-            // Reading needs the TLS session. It follows a whole response only here.
+            // Reading needs the TLS session. Only here can it follow a complete response.
             self.take_back();
             self.send_all()?;
         }
@@ -207,7 +208,7 @@ impl<'a> RequestContext<'a> {
         }
         loop {
             match read::receive(self.connection) {
-                // An end is an event too: the connection knows whether it came too early.
+                // An end is an event too: the connection determines whether it came too early.
                 Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
                     self.wait_ready(Direction::Receive, self.resources.io_timeouts.receive_ms)?;
@@ -246,9 +247,10 @@ impl<'a> RequestContext<'a> {
         self.connection.http.encode_head(response, surroundings, &mut self.connection.outgoing);
     }
 
-    /// Reserves memory for a block of the body and its framing. False if there is none.
+    /// Reserves memory for a block of the body and its framing. False if there is not enough
+    /// memory.
     pub fn make_room(&mut self, block_bytes: usize) -> bool {
-        /// The head and the chunk's framing, about.
+        /// The approximate size of the head and the framing of a chunk.
         const FRAMING_BYTES: usize = 4096;
         self.connection.outgoing.try_reserve(block_bytes.saturating_add(FRAMING_BYTES)).is_ok()
     }
@@ -261,13 +263,13 @@ impl<'a> RequestContext<'a> {
         taken
     }
 
-    /// True if the body has a length, so that a file can be the rest of it as it is.
+    /// True if the body has a length, so that a file can be sent as its rest.
     pub fn can_send_file(&self) -> bool {
         self.connection.http.has_known_length()
     }
 
-    /// Frames `file`, as far as there is room, as the rest of the body. It is sent when the
-    /// application has returned, without the GIL, and no thread waits for the client.
+    /// Frames `file`, up to the remaining length, as the rest of the body. It is sent after the
+    /// application has returned, without the GIL and without a thread that waits for the client.
     pub fn send_file(&mut self, mut file: FileBody) {
         let taken = self.connection.http.pass_over_data(file.left());
         self.record.output_bytes += taken;
@@ -278,7 +280,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// True when `send_file` has left something to be sent at the end.
+    /// True if `send_file` has left a file to be sent at the end.
     pub fn has_file(&self) -> bool {
         self.connection.file.is_some()
     }
@@ -301,12 +303,12 @@ impl<'a> RequestContext<'a> {
         self.connection.http.is_method(b"HEAD")
     }
 
-    /// True when something of the response was handed to the kernel before its end.
+    /// True if a part of the response was passed to the kernel before its end.
     pub fn has_transmitted(&self) -> bool {
         self.transmitted
     }
 
-    /// True when no further byte of a body can be sent.
+    /// True when no further byte of the body can be sent.
     pub fn is_response_full(&self) -> bool {
         self.connection.http.is_response_full()
     }
@@ -322,8 +324,9 @@ impl<'a> RequestContext<'a> {
         result.map_err(|broken| self.break_off(broken))
     }
 
-    /// Hands to the kernel what it takes at once of a complete response. The monitor sends the
-    /// rest until the application returns; then the rest is sent when the client makes room.
+    /// Passes as much of a complete response to the kernel as the socket accepts. Until the
+    /// application returns the monitor sends the rest; afterwards the rest is sent when the client
+    /// makes room.
     pub fn transmit_without_waiting(&mut self) {
         self.leave_forked_child();
         let begun_ns = now_ns();
@@ -343,8 +346,8 @@ impl<'a> RequestContext<'a> {
         self.note_transmitted(begun_ns);
     }
 
-    /// Hands over what completes the response, before the application returns: to the kernel, or
-    /// while a batch is open to the monitor, which sends it soon.
+    /// Passes on the end of the response, before the application returns: to the kernel or, while a
+    /// batch is open, to the monitor, which sends it soon.
     pub fn transmit_last(&mut self) {
         self.leave_forked_child();
         if self.resources.deferred.hand_off(self.connection) {
@@ -360,16 +363,16 @@ impl<'a> RequestContext<'a> {
         self.record.output_write_ns += self.transmitted_ns - begun_ns;
     }
 
-    /// Ends what was handed off: the connection has all that is unsent again.
+    /// Ends a hand-off: the connection has all unsent bytes again.
     fn take_back(&mut self) {
         if std::mem::take(&mut self.is_handed_off) {
             self.resources.deferred.reclaim(self.connection);
         }
     }
 
-    /// Called before the thread drops a GIL that it took from another, to which it may lose its
-    /// core: sends what takes no more than a moment. The monitor sends a rest, and the GIL does
-    /// not wait for that.
+    /// Called before the thread drops a GIL that it took from another thread, to which it may lose
+    /// its core. Sends the response if that takes no more than a moment. The monitor sends the
+    /// rest, and the GIL does not wait for it.
     pub fn prepare_for_preemption(&mut self) {
         let sends = self.resources.scheduler.prepare_for_preemption();
         if sends && !self.resources.deferred.has_rest() {
@@ -399,8 +402,8 @@ impl<'a> RequestContext<'a> {
         self.finished = Some(self.connection.http.finish(complete, &mut self.connection.outgoing));
     }
 
-    /// Answers a request that is malformed or late, instead of the application. Before any head
-    /// only.
+    /// Answers a malformed or late request instead of the application. Must be called before any
+    /// head is framed.
     pub fn refuse(&mut self, rejection: Rejection) {
         debug_assert!(!self.head_sent);
         self.head_sent = true;
@@ -419,8 +422,8 @@ impl<'a> RequestContext<'a> {
 }
 
 impl Drop for RequestContext<'_> {
-    /// Also where the application panics: the connection is then closed, and the monitor must not
-    /// send to a descriptor that belongs to another.
+    /// This also runs if the application panics: the connection is then closed, and the monitor
+    /// must not send to a descriptor that has a new owner.
     fn drop(&mut self) {
         self.take_back();
     }

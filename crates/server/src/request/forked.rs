@@ -1,11 +1,12 @@
-//! A child that the application forks and that comes back from it. It shares sockets and epoll with
-//! the server, and has none of its threads: it must not answer, nor clean up.
+//! Detects a child process that the application forks and that returns from the application. The
+//! child shares sockets and epoll with the server and has none of its threads, so it must neither
+//! answer nor clean up.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Forks that led to this process. Written in a new child before it has a second thread, read by
-/// worker threads; relaxed.
+/// The number of forks between the server's start and this process. Written in a new child before
+/// it has a second thread, read by worker threads; relaxed.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static FORK_HANDLER: Once = Once::new();
 
@@ -13,7 +14,7 @@ extern "C" fn note_fork() {
     FORKS.fetch_add(1, Relaxed);
 }
 
-/// From here on a fork is seen.
+/// Starts to count forks.
 pub fn watch_forks() {
     FORK_HANDLER.call_once(|| {
         // SAFETY: the handler is async-signal-safe: it adds to an atomic.
@@ -21,7 +22,7 @@ pub fn watch_forks() {
     });
 }
 
-/// The process that a request came to.
+/// The process that received a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ancestry(u32);
 

@@ -1,4 +1,4 @@
-//! Requests: the context that an application answers one through, and its body.
+//! Requests: the context through which an application answers one, and the request's body.
 
 pub mod body;
 pub mod context;

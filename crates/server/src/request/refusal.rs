@@ -1,4 +1,4 @@
-//! The response to a request that no application answers.
+//! The response to a request that does not reach an application.
 
 use crate::http::connection::Surroundings;
 use crate::http::{self, Rejection, Response};

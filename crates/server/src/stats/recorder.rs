@@ -9,9 +9,9 @@ use headway_reporter::lock::Lock;
 use std::sync::Arc;
 
 pub struct Recorder {
-    /// Written by this thread, read or taken by any that reports.
+    /// Written by this thread. Any thread that reports reads or takes it.
     counters: Arc<Lock<WorkerCounters>>,
-    /// With telemetry, of a thread that runs requests.
+    /// Exists with telemetry, if the thread runs requests.
     times: Option<Arc<WorkerTimes>>,
     access_log: Option<Arc<AccessLog>>,
     lines: LogBuffer,
@@ -21,7 +21,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For the calling thread.
+    /// Makes the recorder of the calling thread.
     pub fn new(
         stats: &ServerStats,
         access_log: Option<Arc<AccessLog>>,
@@ -38,12 +38,12 @@ impl Recorder {
         }
     }
 
-    /// The date of a response that is framed now.
+    /// The date for a response that is framed now.
     pub fn http_date(&mut self) -> &str {
         self.dates.http()
     }
 
-    /// The thread takes up a request.
+    /// Records that the thread takes a request.
     pub fn begin_request(&mut self, now_ns: u64, target: &[u8]) {
         if let Some(times) = &self.times {
             times.begin(now_ns);
@@ -61,7 +61,8 @@ impl Recorder {
         cpu_ns
     }
 
-    /// Counts a request and writes its line, for which `ask` is called if there is an access log.
+    /// Counts a request and writes its line in the access log. Calls `ask` only if there is an
+    /// access log.
     pub fn record<'a>(
         &mut self,
         target: &[u8],
@@ -78,7 +79,7 @@ impl Recorder {
         !self.lines.is_empty()
     }
 
-    /// Writes the lines of the access log that have gathered.
+    /// Writes the collected lines of the access log.
     pub fn flush(&mut self) {
         if let Some(log) = &self.access_log {
             self.lines.flush(log);

@@ -1,9 +1,9 @@
-//! `wsgi.file_wrapper` (PEP 3333, "Optional Platform-Specific File Handling"): wsgiref's
-//! FileWrapper, and what the server needs to send the file behind it without reading it.
+//! `wsgi.file_wrapper` (PEP 3333, "Optional Platform-Specific File Handling"): the class of
+//! wsgiref's FileWrapper, and the file behind a wrapper, which the server sends without reading it.
 //!
-//! A file counts only if its bytes are what `read` would return: gzip's and Django's file objects
-//! have a `fileno` too, and gzip's file has other bytes. So `read` must be the built-in method of a
-//! file that `open` made. Everything else is read block by block.
+//! A file is used only if its bytes are those that `read` would return. The file objects of gzip
+//! and Django have a `fileno` too, but gzip's file has other bytes. So `read` must be the built-in
+//! method of a file that `open` made. Everything else is read block by block.
 
 use crate::net::sendfile::FileBody;
 use headway_python::attached::Attached;

@@ -26,7 +26,7 @@ use std::cell::Cell;
 
 /// A thread remembers the numbers of so many names, and then forgets all.
 const MAX_KNOWN: usize = 256;
-/// A longer name is cut.
+/// Longer names are truncated.
 const MAX_NAME_BYTES: usize = 200;
 /// Django's list has one entry, and more where an application adds some.
 const MAX_CLOSERS: usize = 4;
@@ -44,7 +44,7 @@ pub struct RouteFinder {
     route: Stored,
     /// A dict of names as they were found, to numbers.
     known: Stored,
-    /// The type of the last iterable that was no response of Django's.
+    /// The type of the last iterable that was not a response of Django.
     other_iterable: Option<Stored>,
 }
 
@@ -115,7 +115,7 @@ impl RouteFinder {
         routes: &Routes,
     ) -> Route {
         self.try_find(py, probe, iterable, routes).unwrap_or_else(|Raised| {
-            // It may be the very exception that was meant to end the request.
+            // This may be the exception that was meant to end the request.
             clear_raised(py);
             Route::NONE
         })
@@ -213,7 +213,7 @@ impl RouteFinder {
     }
 }
 
-/// A rule as a path: Django's begin without a slash, or are regular expressions.
+/// A rule as a path: Django's rules begin without a slash, or are regular expressions.
 fn below(script_name: &str, rule: &str) -> String {
     let rule = rule.strip_prefix('^').map_or(rule, |rest| rest.trim_end_matches('$'));
     let slash = if rule.starts_with('/') { "" } else { "/" };

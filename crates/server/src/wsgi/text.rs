@@ -1,4 +1,4 @@
-//! Values of an environ: strs of bytes in latin-1 (PEP 3333, "Unicode Issues").
+//! Values of an environ: strs that decode bytes as latin-1 (PEP 3333, "Unicode Issues").
 
 use crate::http::digits::push_decimal;
 use headway_python::attached::Attached;
@@ -16,12 +16,12 @@ pub fn set_decimal(environ: &Object, key: &Stored, number: u64) -> PyResult<()> 
     set_latin1(environ, key, &digits)
 }
 
-/// The last str that was made of some bytes.
+/// The last str, with the bytes from which it was made.
 #[derive(Default)]
 pub struct Remembered(Option<(Box<[u8]>, Stored)>);
 
 impl Remembered {
-    /// The str, made anew unless the bytes are the same again.
+    /// The str for the bytes. If the bytes are the same as last time, returns the same object.
     pub fn text<'py>(&mut self, py: Attached<'py>, bytes: &[u8]) -> PyResult<&Object<'py>> {
         if self.0.as_ref().is_none_or(|(last, _)| &last[..] != bytes) {
             self.0 = Some((bytes.into(), Stored::new(Object::from_latin1(py, bytes)?)));

@@ -1,4 +1,4 @@
-"""The experiments by name, in the order of the seeds' documents."""
+"""The experiments by name, in the order of the published documents."""
 
 from __future__ import annotations
 

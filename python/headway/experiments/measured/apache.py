@@ -1,8 +1,8 @@
-"""An Apache with mod_wsgi that ends with its folder: where it is, and how it is started.
+"""An Apache with mod_wsgi in a folder of its own: its location, its configuration and its start.
 
-Apache's event MPM takes the connections, daemon processes of mod_wsgi the requests, as its
-documentation has it for production; access log off. Apache is the system's, mod_wsgi that of a
-Python environment. Knows nothing of what is served, of loads and of reports.
+Apache's event MPM accepts the connections, and daemon processes of mod_wsgi serve the requests, as
+its documentation recommends for production; there is no access log. Apache comes from the system,
+mod_wsgi from a Python environment. This module does not know the application, loads or reports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headway.experiments.processes import BenchmarkError
 MODULES = Path("/usr/lib/apache2/modules")
 APACHE = shutil.which("apache2") or "/usr/sbin/apache2"
 TIMEOUT_S = 30
-# mod_wsgi serves nothing as root, and another user may not reach an interpreter below /root.
+# mod_wsgi does not serve as root, and another user may not reach an interpreter below /root.
 USER = "www-data"
 AS_USER = (
     *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"),
@@ -93,7 +93,8 @@ def module_config(express: Path) -> str:
 
 
 def missing() -> str:
-    """The part of Apache that is missing here, and how to install it; empty if none is."""
+    """The part of Apache that is missing on this machine, and how to install it; empty if none
+    is."""
     if not Path(APACHE).exists() or not MODULES.exists():
         return "there is no Apache: install it (apt-get install apache2 apache2-dev)"
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
@@ -102,7 +103,7 @@ def missing() -> str:
 
 
 def free_port() -> int:
-    """Apache takes none that it would announce."""
+    """A free port. Apache cannot choose one by itself and report it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -1,4 +1,5 @@
-"""`bandwidth`: ccbench's third test, how many UDP packets a thread echoes beside computing ones."""
+"""`bandwidth`: ccbench's third test, the number of UDP packets that a thread echoes beside
+others."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ QUICK_SECONDS = 0.3
 WARM_UP_S = 0.1
 PACKET_BYTES = 1_024
 
-# Of the packets beside no computing thread, what stock has left beside several.
+# The largest share of the packets that stock may still echo beside several computing threads.
 MOST_LEFT = 0.1
-# The least gain under a policy that prefers I/O.
+# The least gain from a policy that prefers I/O.
 LEAST_GAIN = 5
 BUSY = (
     "where others keep the other processors busy, server and client share one, and there few "
@@ -53,7 +54,7 @@ class Bandwidth(WorkloadExperiment):
     )
     threads_are = "cpu_threads"
     least_threads = 0
-    # ccbench has this one alone here.
+    # ccbench measures only this workload here.
     workloads = ("A",)
     quick_workloads = ("A",)
     threads = (0, 1, 2, 4)
@@ -101,12 +102,12 @@ class Bandwidth(WorkloadExperiment):
 
 
 def packets_per_s(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> float:
-    """Raises BenchmarkError if not one packet came back."""
+    """Raises BenchmarkError if no packet came back."""
     with ExitStack() as running:
         words = (workload, str(cpu_threads), str(setting.switch_interval_s))
         server = running.enter_context(program(setting, "packet_server", *words))
         port = str(server.answer()["port"])
-        # The client is the same whatever the server is.
+        # The client is the same for all servers.
         client_words = (port, str(PACKET_BYTES))
         client = running.enter_context(program(PLAIN, "packet_client", *client_words))
         client.answer()

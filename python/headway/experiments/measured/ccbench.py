@@ -1,6 +1,6 @@
 """The common part of ccbench's three experiments: the workloads, the rows, and the tables.
 
-ccbench is Antoine Pitrou's benchmark for the GIL that CPython has since 3.2 (seed 003). It came
+ccbench is Antoine Pitrou's benchmark for the GIL that CPython has had since 3.2 (seed 003). It came
 with CPython up to 3.11. This module does not know what a row measures.
 """
 
@@ -17,7 +17,7 @@ from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
 from headway.experiments.results import Parameters, Result, Results
 from headway.experiments.table import Cell, Series, Table, cell_of
 
-# In ccbench's own words. Those in one letter are what it runs by default.
+# The workloads in ccbench's own words. Those with one letter are its default.
 WORKLOADS = {
     "A": "Pi calculation (Python)",
     "B": "regular expression (C)",
@@ -28,7 +28,7 @@ WORKLOADS = {
 KEEP_GIL = ("A", "B")
 THREADS = "threads"
 FREE_THREADED = "free-threaded"
-# Those that let a thread which was called to I/O have the GIL before ones that compute.
+# The policies that give the GIL to a thread with I/O before threads that compute.
 SWIFT_POLICIES = ("priority", "deadline")
 
 
@@ -38,17 +38,17 @@ class WorkloadExperiment(Experiment):
 
     heeds = frozenset({"policy", "switch-interval", "threads", "workload"})
 
-    # The parameter that numbers the computing threads.
+    # The name of the parameter for the number of computing threads.
     threads_are: ClassVar[str]
     least_threads: ClassVar[int]
-    # Defaults, and those of --quick.
+    # The defaults, and those of --quick.
     known_workloads = tuple(WORKLOADS)
-    # Those that are measured unless others are asked for.
+    # The workloads that are measured by default.
     workloads: ClassVar[tuple[str, ...]]
     quick_workloads: ClassVar[tuple[str, ...]]
     threads: ClassVar[tuple[int, ...]] = (1, 2, 4)
     quick_threads: ClassVar[tuple[int, ...]] = (1, 2)
-    # Of stock. Policies are measured at CPython's default.
+    # The switch intervals of stock. Policies are measured at CPython's default.
     intervals_s: ClassVar[tuple[float, ...]] = (DEFAULT_SWITCH_INTERVAL_S,)
 
     def rows(self, choice: Choice) -> list[Row]:
@@ -59,7 +59,7 @@ class WorkloadExperiment(Experiment):
             for interval_s in self._intervals_s(choice, policy):
                 schedule = {"policy": policy, "switch_interval": interval_s, "mode": THREADS}
                 setting = choice.setting(policy, interval_s)
-                # --quick shows what a policy changes where there is the most to change.
+                # --quick shows the effect of a policy only where it is largest.
                 briefly = choice.quick and policy != choice.policies[0]
                 counts = (max(threads),) if briefly else threads
                 rows += self._workload_rows(schedule, setting, workloads, counts)
@@ -90,7 +90,8 @@ class WorkloadExperiment(Experiment):
         return choice.workloads or (self.quick_workloads if choice.quick else self.workloads)
 
     def _threads(self, choice: Choice) -> tuple[int, ...]:
-        """Leaves out numbers that only other experiments take, unless no number would be left."""
+        """The numbers of threads, without those for other experiments, unless none would be
+        left."""
         asked = choice.threads or (self.quick_threads if choice.quick else self.threads)
         kept = tuple(count for count in asked if count >= self.least_threads)
         if not kept:
@@ -108,7 +109,7 @@ class WorkloadExperiment(Experiment):
         return (DEFAULT_SWITCH_INTERVAL_S,)
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """On how many processors threads can compute at once."""
+        """The number of processors on which threads can compute at the same time."""
         return {"cpus": len(os.sched_getaffinity(0))}
 
     @abstractmethod
@@ -123,7 +124,7 @@ class WorkloadExperiment(Experiment):
 
 
 def schedule_of(result: Result) -> str:
-    """The scheduler of a row's threads, in a word or two."""
+    """The scheduler of a row's threads, in one or two words."""
     parameters = result.parameters
     if parameters["mode"] == FREE_THREADED:
         return FREE_THREADED
@@ -131,7 +132,7 @@ def schedule_of(result: Result) -> str:
 
 
 def groups(results: Results) -> dict[tuple[str, str], Results]:
-    """The rows that only differ in their numbers of threads, by workload and schedule."""
+    """The rows that differ only in their numbers of threads, by workload and schedule."""
     found: dict[tuple[str, str], list[Result]] = {}
     for workload in results.distinct("workload"):
         for result in results.where(workload=workload):
@@ -150,7 +151,7 @@ def ratio_cell(result: Result | None, base: Result | None) -> Cell:
 
 
 def ratio(result: Result | None, base: Result | None) -> float | None:
-    """The median; None where one of them was not measured."""
+    """The ratio of the medians; None if one of the rows was not measured."""
     return ratio_cell(result, base).value
 
 

@@ -1,8 +1,8 @@
-"""`countdown`: one amount of pure-Python work, shared out between threads.
+"""`countdown`: a fixed amount of pure-Python work, divided among threads.
 
-Linux lets a thread's timers end up to 50 microseconds late (its timer slack), which the system of
-the published figures did not; so intervals below that are measured twice, with `timers` as they are
-by default, and exact.
+Linux may let a thread's timers fire up to 50 microseconds late (its timer slack). The system of the
+published figures did not. So intervals below that are measured twice: with the default `timers`,
+and with exact ones.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from headway.experiments.table import Chart, Table, pivot, series_by, series_of,
 THREADS = (1, 2, 4, 8)
 INTERVALS_S = (0.1, 0.01, 0.005, 0.001, 0.0001, 0.00001, 0.000001)
 QUICK_THREADS = (1, 4)
-# From here on the timer slack is a good part of the interval.
+# Below this interval the timer slack is a large part of the interval.
 SMALL_INTERVAL_S = 0.0001
 QUICK_SMALL_INTERVAL_S = 0.00001
 SECONDS = 0.4
 QUICK_SECONDS = 0.3
-# A value ends after as many times what one thread needs, however much is left to count.
+# A value ends after this multiple of one thread's time, however much is left to count.
 PATIENCE = 6
 TRIAL_DECREMENTS = 2_000_000
 TRIAL_LIMIT_S = 5.0
 TRIALS = 3
-# So that every thread gets some, however short a value is to be.
+# The least number, so that every thread gets some, even in short values.
 MIN_DECREMENTS = 100_000
 UNIT_DECREMENTS = 100_000_000
-# Seconds for as many decrements on 2 cores, CPython 3.9 (seeds 002 and 004), by PUBLISHED_THREADS.
+# Seconds for this number of decrements on 2 cores, CPython 3.9 (seeds 002 and 004), by
+# PUBLISHED_THREADS.
 PUBLISHED_THREADS = (1, 2, 4, 8)
 PUBLISHED_S = {
     0.1: (7.29, 6.80, 6.50, 6.61),
@@ -45,7 +46,7 @@ PUBLISHED_S = {
     0.00001: (6.68, 12.29, 19.15, 30.53),
     0.000001: (6.89, 17.16, 31.68, 86.44),
 }
-# The table by threads alone: the best of three, at the default interval.
+# The table by threads alone: the best of three values, at the default interval.
 PUBLISHED_BEST_S = (6.52, 6.57, 6.59, 6.58)
 BEST = "Published at 5 ms also, the best of three: " + ", ".join(
     f"{seconds} s by {threads}"
@@ -97,7 +98,7 @@ class Countdown(Experiment):
         ]
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """How many decrements take one thread the time of a value."""
+        """The number of decrements that take one thread the time of a value."""
         setting = choice.setting()
         least_s = min(
             count_down(setting, 1, TRIAL_DECREMENTS, TRIAL_LIMIT_S) for _ in range(TRIALS)
@@ -190,7 +191,7 @@ def _seconds(choice: Choice) -> float:
 
 
 def _intervals(choice: Choice, policy: str, timers: str) -> tuple[float, ...]:
-    """The timers' slack is to be seen where the interval is small."""
+    """The intervals for a kind of timers: timer slack is visible only at small intervals."""
     if choice.quick and choice.switch_intervals_s is None:
         if timers == "default":
             return (DEFAULT_SWITCH_INTERVAL_S,)
@@ -204,7 +205,7 @@ def _intervals(choice: Choice, policy: str, timers: str) -> tuple[float, ...]:
 def count_down(
     setting: Setting, threads: int, decrements: int, limit_s: float, *, exact_timers: bool = False
 ) -> float:
-    """Seconds for 100,000,000 decrements, of fewer, in processes of `setting`."""
+    """Seconds for 100,000,000 decrements, extrapolated from fewer, in processes of `setting`."""
     words = [str(threads), str(decrements), str(setting.switch_interval_s)]
     words += ["exact"] if exact_timers else []
     with program(setting, "countdown_threads", *words) as counting:
@@ -216,7 +217,7 @@ def count_down(
 
 
 def _with_a_gil(results: Results) -> list[tuple[str, Results]]:
-    """The rows of each policy and kind of timers, and what they are called."""
+    """The rows of each policy and kind of timers, with a name."""
     with_a_gil = results.where(mode="threads")
     found = [
         (f"{policy}{', exact timers' if timers == 'exact' else ''}", policy, timers)
@@ -229,7 +230,7 @@ def _with_a_gil(results: Results) -> list[tuple[str, Results]]:
 
 
 def _note(results: Results) -> str:
-    """On the rows of a policy and kind of timers."""
+    """A note about the rows of a policy and kind of timers."""
     if results.distinct("timers") == ["exact"]:
         return EXACT
     stock = results.where(policy=STOCK, switch_interval=DEFAULT_SWITCH_INTERVAL_S)
@@ -247,7 +248,8 @@ def _interval_text(interval_s: object) -> str:
 
 
 def _no_gain(results: Results) -> list[Statement]:
-    """Of threads at the default switch interval; nor any cost of small ones for one thread."""
+    """Threads bring no gain at the default switch interval, and small intervals cost one thread
+    nothing."""
     default_s = DEFAULT_SWITCH_INTERVAL_S
     one = _parameters(STOCK, default_s, 1)
     found = [
@@ -269,7 +271,7 @@ def _no_gain(results: Results) -> list[Statement]:
 
 
 def _growth(results: Results) -> list[Statement]:
-    """The cost of the smallest intervals to several threads: each smaller one costs more."""
+    """Small intervals cost several threads time, and each smaller interval costs more."""
     found = []
     most = max(several(results), default=1)
     small_s = [each for each in results.distinct("switch_interval") if each <= SMALL_INTERVAL_S]
@@ -295,7 +297,8 @@ def _growth(results: Results) -> list[Statement]:
 
 
 def _policies(results: Results) -> list[Statement]:
-    """No gain under them either; and what they make of the cost of small intervals."""
+    """Threads bring no gain under policies either; and the effect of policies on the cost of small
+    intervals."""
     found = []
     most = max(several(results), default=1)
     smallest_s = min(results.distinct("switch_interval"), default=math.inf)

@@ -29,8 +29,8 @@ QUICK_SECONDS = 0.3
 
 
 class Group(NamedTuple):
-    """Rows, each interval with each number of threads. `policies`: under Headway's instead of
-    CPython alone."""
+    """Rows for each interval with each number of threads. `policies` means under Headway's policies
+    instead of CPython alone."""
 
     cpu_threads: tuple[int, ...]
     intervals_s: tuple[float, ...] = (DEFAULT_SWITCH_INTERVAL_S,)
@@ -48,8 +48,8 @@ GROUPS = (
     Group((1, 2, 4), mode=INTERPRETERS),
     Group((0, 1, 2, 4), mode=FREE_THREADED),
     Group((0, 1, 2, 4), cores=CLIENT_ELSEWHERE),
-    # Where the kernel moves threads about, a server now and then answers many requests before the
-    # thread that computes is up again; here it cannot.
+    # If the kernel moves threads between cores, a server sometimes answers many requests before the
+    # computing thread runs again. On separate cores it cannot.
     Group((1, 2), (0.1, 0.01, 0.005, 0.001, 0.0001), cores=CLIENT_ELSEWHERE),
     Group((1, 4), policies=True, cores=CLIENT_ELSEWHERE),
     Group((0, 1, 2, 4, 8), cores=ONE),
@@ -72,7 +72,7 @@ PUBLISHED_PER_S = {
     0.00001: {0: 30_000, 1: 11_000, 2: 5_500, 4: 2_800},
     0.000001: {0: 30_000, 1: 10_000, 2: 4_500, 4: 2_500},
 }
-# The work in other processes, one to four of them.
+# The same with the work in one to four other processes.
 PUBLISHED_PROCESSES_PER_S = {1: 20_000, 2: 20_000, 4: 20_000}
 # Server and client on one processor, at 5 ms.
 PUBLISHED_ONE_PER_S = {0: 24_000, 1: 12_000, 2: 3_000, 4: 30, 8: 10}
@@ -98,7 +98,7 @@ class Echo(Experiment):
         found: dict[tuple[object, ...], Row] = {}
         for group in QUICK_GROUPS if choice.quick else GROUPS:
             if group.mode in (choice.modes or MODES):
-                # Two groups may come to share rows by what was chosen.
+                # The user's choice may make two groups share rows.
                 found |= {tuple(row.parameters.values()): row for row in rows_of(group, choice)}
         return list(found.values())
 
@@ -146,7 +146,7 @@ def rows_of(group: Group, choice: Choice) -> Iterator[Row]:
                 setting = choice.setting(policy, interval_s)
                 if group.mode == FREE_THREADED and choice.free_threaded is not None:
                     setting = choice.free_threaded_setting()
-                # Without CPU-bound work it runs nowhere.
+                # Without CPU-bound work, its place does not matter.
                 if cpu_threads or group.mode in (THREADS, FREE_THREADED):
                     yield Row(
                         {
@@ -162,7 +162,7 @@ def rows_of(group: Group, choice: Choice) -> Iterator[Row]:
 
 
 def no_mode(mode: str, choice: Choice) -> str:
-    """Why the work cannot run there; empty if it can."""
+    """The reason why the work cannot run in this place; empty if it can."""
     if mode == INTERPRETERS:
         return choice.no_own_gils
     return choice.no_free_threading if mode == FREE_THREADED else ""

@@ -1,4 +1,4 @@
-"""The published claims about `echo`, and Headway's own about its policies, each with its number.
+"""The published claims about `echo`, and Headway's claims about its policies, each with its number.
 
 Computed from results alone. The published claims are about CPython without Headway.
 """
@@ -23,10 +23,11 @@ from headway.experiments.measured.echo_value import (
 from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
 from headway.experiments.results import Result, Results
 
-# Between them a request's time is a matter of switch intervals; below, of switches.
+# Between these intervals, switch intervals determine the time of a request. Below them, the cost of
+# switches does.
 LONGEST_S, SHORTEST_S = 0.1, 0.0001
 SATURATED_S, BEYOND_S = 0.00001, 0.000001
-# CLIENT_ELSEWHERE shows which part of this is an effect of the kernel.
+# Rows of CLIENT_ELSEWHERE show how much of this is an effect of the kernel.
 LATE_TIMERS = (
     "Linux lets timers end up to 50 us late, which at 0.1 ms is half an interval, and then the "
     "threads have to take turns on the processor too"
@@ -36,7 +37,7 @@ STREAKS = (
     "that computes has no processor yet or the client shares the server's; with a processor for "
     "the server alone there are fewer"
 )
-# How a statement begins that is about all processors, or about these.
+# The beginning of a statement about all processors, or about separate ones.
 WHERE = {FREE: STOCK, CLIENT_ELSEWHERE: f"{STOCK}, a processor for the server alone"}
 
 
@@ -62,7 +63,7 @@ def statements(results: Results) -> list[Statement]:
 
 
 class Rates:
-    """Medians of the requests a second, by what rows differ in."""
+    """Medians of the requests a second, by the parameters in which rows differ."""
 
     def __init__(self, results: Results) -> None:
         self.counts = sorted(results.distinct("cpu_threads"))
@@ -95,17 +96,18 @@ class Rates:
         mode: str = THREADS,
         cores: str = FREE,
     ) -> float:
-        """NaN if it was not measured."""
+        """The rate; NaN if it was not measured."""
         row = self.row(cpu_threads, interval_s, policy=policy, mode=mode, cores=cores)
         return row.median() if row else math.nan
 
     def of_counts(self, value: Callable[[int], float]) -> dict[int, float]:
-        """By number of CPU-bound threads, where there are some and the value is known."""
+        """The values by number of CPU-bound threads, where there are such threads and the value is
+        known."""
         found = {count: value(count) for count in self.counts if count}
         return {count: each for count, each in found.items() if math.isfinite(each)}
 
     def of_intervals(self, value: Callable[[float], float]) -> dict[float, float]:
-        """By switch interval, where the value is known and no logarithm of nought."""
+        """The values by switch interval, where the value is known and has a logarithm."""
         found = {interval_s: value(interval_s) for interval_s in self.intervals_s}
         return {interval_s: each for interval_s, each in found.items() if each > 0}
 
@@ -182,8 +184,8 @@ def saturation(rates: Rates) -> Iterator[Statement]:
 
 
 def cost(rates: Rates) -> Iterator[Statement]:
-    # Without any work processors fall asleep between requests, and waking them takes longer than
-    # the requests do; beside a process they stay awake.
+    # Without any load, processors sleep between requests, and waking them takes longer than the
+    # requests do. Beside a computing process they stay awake.
     without = (rates.rate(0), rates.rate(1, mode=PROCESSES))
     known = [rate for rate in without if rate > 0]
     times = ratio(max(known), rates.rate(1)) if known else math.nan
@@ -279,7 +281,7 @@ def of_policy(rates: Rates, policy: str) -> Iterator[Statement]:
             f"{policy}: costs nothing without CPU-bound threads: requests/s of stock's", free, 0.85
         )
     if policy not in SWIFT_POLICIES:
-        # CPython's own rule, watched, has its convoy.
+        # Headway measures CPython's own rule and does not change it, so there is a convoy.
         return
     times = rates.of_counts(lambda count: ratio(rate(count), rates.rate(count)))
     if times:
@@ -320,17 +322,17 @@ def work_of_left(row: Result | None) -> float:
 
 
 def ratio(value: float, other: float) -> float:
-    """NaN where one is not known, or where the other is nought."""
+    """NaN if one of the values is unknown, or if the divisor is 0."""
     return value / other if other else math.nan
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """0 if one of them is."""
+    """The geometric mean; 0 if one of the values is 0."""
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.0
 
 
 def slope(rates: dict[float, float]) -> float:
-    """Of the straight line through the logarithms, by least squares."""
+    """The slope of the straight line through the logarithms, by least squares."""
     points = [(math.log(interval_s), math.log(rate)) for interval_s, rate in rates.items()]
     mean_x = math.fsum(x for x, _ in points) / len(points)
     mean_y = math.fsum(y for _, y in points) / len(points)

@@ -23,13 +23,13 @@ from headway.experiments.table import (
 
 
 def reference_interval_s(intervals_s: Sequence[float]) -> float:
-    """The one at which all is compared that does not differ in it."""
+    """The interval for comparisons of rows that do not differ in it."""
     there = DEFAULT_SWITCH_INTERVAL_S in intervals_s
     return DEFAULT_SWITCH_INTERVAL_S if there else intervals_s[0]
 
 
 def convoy(results: Results, policy: str, cores: str = FREE) -> Results:
-    """By number of threads."""
+    """The rows of one policy, by number of threads."""
     found = results.where(policy=policy, mode=THREADS, cores=cores)
     found.rows.sort(key=lambda row: row.parameters["cpu_threads"])
     return found
@@ -59,7 +59,7 @@ def by_interval(results: Results, policy: str) -> Table:
 
 
 def without_gaps(rows: Results) -> Results:
-    """The numbers of threads that were measured at every interval."""
+    """The rows with numbers of threads that were measured at every interval."""
     intervals = len(rows.distinct("switch_interval"))
     counts = [row.parameters["cpu_threads"] for row in rows]
     kept = [row for row in rows if counts.count(row.parameters["cpu_threads"]) == intervals]
@@ -67,7 +67,7 @@ def without_gaps(rows: Results) -> Results:
 
 
 def by_interval_of(rows: Results, title: str) -> Table:
-    """From the longest interval to the shortest."""
+    """A table from the longest interval to the shortest."""
     table = pivot(
         rows,
         f"{title}: requests/s, by switch interval and CPU-bound threads",
@@ -82,7 +82,7 @@ def by_interval_of(rows: Results, title: str) -> Table:
 
 
 def figures(rows: Results, plain: Results, interval_s: float) -> Table:
-    """Policies beside each other, and how long a request takes."""
+    """A table of policies, with the time of a request."""
     lines = []
     for cpu_threads in sorted(rows.distinct("cpu_threads")):
         stock = rows.measured(policy=STOCK, cpu_threads=cpu_threads)
@@ -176,7 +176,7 @@ def interval_chart(results: Results, policy: str) -> Chart | None:
 
 
 def threads_chart(results: Results) -> Chart | None:
-    """At one interval, policies and processes."""
+    """A chart of policies and processes at one interval."""
     if len(results.distinct("cpu_threads")) < 2:
         return None
     interval_s = reference_interval_s(results.distinct("switch_interval"))

@@ -1,8 +1,8 @@
-"""One value of `echo`: a server, its client, and what computes beside them, for one window.
+"""One value of `echo`: a server, its client, and the load beside them, for one window.
 
 Everything runs in processes of its own. Right before a window with CPU-bound work, one thread
-computes alone for a while, since what it gets done depends on the machine's mood. It knows nothing
-of rows, of rounds, or of what is made of the figures.
+computes alone for a while, because its speed changes with the state of the machine. This module
+does not know rows, rounds, or the use of the figures.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from headway.experiments.histogram import percentile
 from headway.experiments.processes import NS, BenchmarkError, Setting, Window, program
 from headway.report.model import GilReport
 
-# Where the CPU-bound work runs: in the server's process, unless it is "processes".
+# The place of the CPU-bound work: the server's process, unless it is "processes".
 THREADS, PROCESSES, INTERPRETERS, FREE_THREADED = MODES
-# On which processors server and client run: as the kernel sees fit, on one each, both on one.
+# The processors of server and client: chosen by the kernel, one for each, or one for both.
 FREE, CLIENT_ELSEWHERE, ONE = ("free", "client elsewhere", "one")
 
 WARM_UP_S = 0.2
 ALONE_WARM_UP_S = 0.05
 ALONE_SHARE = 0.5  # of a value's seconds, of one second at most
 LEAST_ALONE_S = 0.2
-# A convoy's request takes about two switch intervals for each CPU-bound thread.
+# A request in a convoy takes about two switch intervals for each CPU-bound thread.
 INTERVALS_PER_REQUEST = 2
 REQUESTS = 10
 MOST_SECONDS = 5.0
@@ -43,21 +43,21 @@ class Beside(NamedTuple):
 
     @property
     def request_s(self) -> float:
-        """About what a request takes where threads share a GIL that nobody but CPython schedules,
-        and where no two run at once."""
+        """The approximate time of a request if threads share a GIL under CPython's rule, and no two
+        threads run at the same time."""
         if self.mode != THREADS:
             return 0.0
         return INTERVALS_PER_REQUEST * self.cpu_threads * self.server.switch_interval_s
 
     @property
     def warm_up_s(self) -> float:
-        """As long as it takes until all threads compute and a request was answered, unless that
-        is longer than anybody would wait."""
+        """The time until all threads compute and a request was answered, with a limit."""
         return WARM_UP_S + min(self.request_s, MOST_SECONDS)
 
     def seconds(self, base_s: float) -> float:
-        """How long to measure: `base_s`, or as long as some requests of a convoy take. It depends
-        on nothing that is measured, or slow values would differ in more than their rates."""
+        """The duration of a measurement: `base_s`, or the time of several requests in a convoy. It
+        does not depend on measurements; otherwise slow values would differ in more than their
+        rates."""
         return max(base_s, min(REQUESTS * self.request_s, MOST_SECONDS))
 
 
@@ -110,17 +110,20 @@ def work_alone(setting: Setting, seconds: float) -> float:
 
 
 def processors(cores: str) -> tuple[set[int], set[int]]:
-    """Those of the server and those of its client, of the ones that this process may use."""
+    """The processors of the server and those of its client, of the ones that this process may
+    use."""
     usable = sorted(os.sched_getaffinity(0))
     if cores == FREE:
         return set(usable), set(usable)
-    # The first and the last are not two threads of one core, where there are more than two.
+    # If there are more than two processors, the first and the last are not threads of the same
+    # core.
     return {usable[0]}, {usable[-1] if cores == CLIENT_ELSEWHERE else usable[0]}
 
 
 @contextmanager
 def started_on(processors: set[int]) -> Iterator[None]:
-    """Limits this process to `processors`; threads and processes that start inside inherit that."""
+    """Limits this process to `processors`. Threads and processes that start meanwhile inherit the
+    limit."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, processors)
     try:
@@ -130,13 +133,13 @@ def started_on(processors: set[int]) -> Iterator[None]:
 
 
 def answered_in(window: Window, asked: dict[str, Any]) -> float:
-    """How many requests the server answered in the window.
+    """The number of requests that the server answered in the window.
 
-    Each counts with the share of its time that lay inside: those at both ends of the window by a
-    fraction, one that outlasts the window by a small one, and one that was given up not at all. The
-    mean of such counts is the true rate times the window however long a request takes, since the
-    client asks without a pause; and where requests take as long as the window, it does not go in
-    steps of a whole one.
+    Each request counts with the share of its time inside the window. Requests at both ends of the
+    window count as fractions, a request that outlasts the window counts as a small fraction, and
+    one that was given up does not count. Because the client asks without a pause, the mean of such
+    counts is the true rate times the window, however long a request takes. If requests take as long
+    as the window, the counts do not jump by a whole request.
     """
     sent_ns, latencies_ns = asked["first_sent_ns"], asked["latencies_ns"]
     count = 0.0
@@ -158,8 +161,8 @@ def latencies(asked: dict[str, Any]) -> dict[str, float]:
 
 
 def gil_shares(report: GilReport, setting: Setting) -> dict[str, float]:
-    """How the main GIL's time in the window divides, from the GIL report of the server. What the
-    echo thread and the handoffs leave is for the CPU-bound threads."""
+    """The shares of the main GIL's time in the window, from the GIL report of the server. CPU-bound
+    threads have what the echo thread and the handoffs leave."""
     if report.policy != setting.policy:
         raise BenchmarkError(f"the server ran under {report.policy}, not {setting.policy}")
     main = next(gil for gil in report.gils if gil.name == "main")

@@ -1,4 +1,4 @@
-"""`hash`: SHA-256 of large messages, shared out between threads."""
+"""`hash`: SHA-256 of large messages, divided among threads."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Hash(Experiment):
         ]
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """How large a message is, for one thread to take the time of a value for all."""
+        """The size of a message for which one thread takes the time of a value for all of them."""
         seconds = choice.seconds or (QUICK_SECONDS if choice.quick else SECONDS)
         least_s = min(
             hash_messages(choice.setting(), 1, TRIAL_MESSAGE_BYTES) for _ in range(TRIALS)
@@ -141,7 +141,7 @@ def _threads(choice: Choice) -> tuple[int, ...]:
 
 
 def hash_messages(setting: Setting, threads: int, message_bytes: int) -> float:
-    """Seconds for eight messages of 128 MB, by eight of `message_bytes`."""
+    """Seconds for eight messages of 128 MB, extrapolated from eight of `message_bytes`."""
     words = (threads, MESSAGES, message_bytes, setting.switch_interval_s)
     with program(setting, "hash_threads", *map(str, words)) as hashing:
         hashing.answer()
@@ -151,7 +151,7 @@ def hash_messages(setting: Setting, threads: int, message_bytes: int) -> float:
 
 
 def _cost_of(policy: str, results: Results) -> float:
-    """The median, over the counts of threads, of its times over those of stock."""
+    """The median, over the numbers of threads, of the policy's times divided by those of stock."""
     ratios = [
         results.ratio({"policy": policy, "threads": threads}, {"policy": STOCK, "threads": threads})
         for threads in results.where(policy=policy).distinct("threads")

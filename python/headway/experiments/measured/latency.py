@@ -1,7 +1,7 @@
-"""`latency`: ccbench's second test, how long UDP events wait for their thread beside others.
+"""`latency`: ccbench's second test, the time that UDP events wait for their thread beside others.
 
-ccbench sends 20 events and shows their average in whole milliseconds. Here a row has thousands, and
-its percentiles.
+ccbench sends 20 events and shows their average in whole milliseconds. Here a row has thousands of
+events, and their percentiles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headway.experiments.table import Cell, Chart, Series, Table, cell_of
 from headway.recorder.records.histogram import Histogram
 
 QUICK_SECONDS = 0.4
-# As many a value, if the row waits as long as is expected and the time allows.
+# The number of pings for a value, if the waits are as long as expected and the time allows.
 PINGS = 400
 MEAN_PAUSE_S = 0.001
 LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
@@ -59,7 +59,8 @@ class Latency(WorkloadExperiment):
     intervals_s = (0.005, 0.001)
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """How long a call of each workload takes, too: it bounds what a policy can do."""
+        """Also measures the duration of a call of each workload, which bounds the effect of a
+        policy."""
         workloads = self._workloads(choice)
         calls_ms = {each: call_s(choice.setting(), each) * MS for each in workloads}
         return {**super().calibrate(choice), "call_ms": calls_ms}
@@ -130,7 +131,7 @@ class Latency(WorkloadExperiment):
 
 
 def gathers_at_multiples(results: Results) -> list[Statement]:
-    """Beside one thread, by switch interval."""
+    """In rows beside one thread, by switch interval."""
     statements = []
     for result in results:
         if not result.values:
@@ -155,7 +156,7 @@ def milliseconds_beside_b(result: Result | None) -> list[Statement]:
 
 
 def within_a_millisecond(results: Results) -> list[Statement]:
-    """Beside pure Python, however many threads of it."""
+    """In rows beside pure Python, with any number of threads."""
     statements = []
     for policy in results.distinct("policy"):
         beside_a = results.where(policy=policy, workload="A")
@@ -195,14 +196,15 @@ def within_a_call(results: Results) -> list[Statement]:
 
 
 def call_s(setting: Setting, workload: str) -> float:
-    """The median."""
+    """The median duration of a call."""
     with program(setting, "workloads", workload) as alone:
         calls_s: list[float] = alone.answer()["calls_s"]
     return statistics.median(calls_s)
 
 
 def long_enough_s(row: Row) -> float:
-    """For PINGS, if each waits for the switch interval of every thread that keeps the GIL."""
+    """The time for PINGS pings, if each waits for a switch interval of every thread that keeps the
+    GIL."""
     parameters = row.parameters
     wait_s = 0.0
     if parameters["policy"] == STOCK and parameters["workload"] in KEEP_GIL:
@@ -221,7 +223,7 @@ def cells_of(result: Result) -> list[Cell]:
 
 
 def distribution(title: str, results: Results) -> Chart:
-    """Shares of all waits by bucket of the histogram."""
+    """The shares of all waits by bucket of the histogram."""
     series = [
         Series(schedule_of(result), share_points(result.histogram))
         for result in results
@@ -238,7 +240,7 @@ def distribution(title: str, results: Results) -> Chart:
 
 
 def share_points(histogram: Histogram) -> list[tuple[float, float, float, float]]:
-    """At the upper bounds of buckets; those between, which a histogram leaves out, have nothing."""
+    """Points at the upper bounds of buckets. Empty buckets, which a histogram leaves out, are 0."""
     shares: dict[int, float] = {}
     for bound_s, count in histogram["buckets"]:
         bound_ns = round(bound_s * NS)

@@ -1,7 +1,7 @@
-"""UDP pings to a thread: how long each waited for it, and the figures of many.
+"""UDP pings to a thread: how long each waited for the thread, and the figures of many pings.
 
-A process receives them beside threads that compute, another sends them. It knows nothing of rows or
-of experiments.
+One process receives them beside threads that compute, and another one sends them. This module does
+not know rows or experiments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MS = 1e3
 PERCENTILES = {50: "p50_ms", 90: "p90_ms", 99: "p99_ms", 100: "max_ms"}
 # A wait is at a multiple of the interval if it is longer by at most this share of the interval.
 NEAR_MULTIPLE = 0.2
-# A share of fewer waits tells nothing.
+# A share of fewer waits is not reliable.
 LEAST_LONG = 10
 
 
@@ -30,7 +30,7 @@ def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> 
         words = (workload, str(cpu_threads), str(setting.switch_interval_s))
         server = running.enter_context(program(setting, "ping_server", *words))
         port = str(server.answer()["port"])
-        # The client is the same whatever the server is.
+        # The client is the same for all servers.
         client = running.enter_context(program(STOCK, "ping_client", port))
         client.answer()
         window = Window.after(WARM_UP_S, seconds)
@@ -38,7 +38,7 @@ def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> 
             told.measure(window)
         pings, lost = server.answer()["pings"], client.answer()["lost"]
     found = [wait_ns / NS for sent_ns, wait_ns in pings if sent_ns >= window.begin_ns]
-    # A ping that was never received would be missing among the longest waits.
+    # Lost pings would be missing among the longest waits.
     if lost or not found:
         what = f"{lost} pings late or never" if lost else "no ping"
         raise BenchmarkError(f"ping_server.py under {setting.name} received {what}")

@@ -1,8 +1,8 @@
 """`race`: updates that are lost when several threads add to one number.
 
-A thread that loses the GIL between its load and its store then stores what it had loaded, and with
-that undoes what all others added meanwhile. So in a short run it is decisive whether the GIL
-changes hands at all, which is the switch interval's doing; in a long run it always does.
+If a thread loses the GIL between its load and its store, it then stores the old value plus its own
+addition, and so undoes all additions of other threads in between. In a short run the GIL may not
+change hands at all, which depends on the switch interval. In a long run it always does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headway.experiments.table import Cell, Chart, Table, pivot, series_by, text
 PLAIN = "x += 1"
 CALL = "x += f()"
 LOCKED = "with lock: x += 1"
-# As programs/race_threads.py has them.
+# The forms in programs/race_threads.py.
 FORMS = (PLAIN, "obj.x += 1", "d[k] += 1", "obj.property += 1", CALL, "x += int(s)", LOCKED)
 THREADS = (4,)
 INTERVALS_S = (0.005, 0.0001, 0.000001)
@@ -93,7 +93,7 @@ class Race(Experiment):
         ]
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """Nothing is to be found out; but which interpreter it is decides everything."""
+        """Only records the interpreter, which decides whether updates are lost."""
         free = choice.free_threaded
         return {"python": choice.interpreter.name, "free_threaded": free.name if free else ""}
 
@@ -114,7 +114,7 @@ class Race(Experiment):
         )
 
     def published(self, parameters: Parameters) -> float | None:
-        """That some are lost; not how many."""
+        """The publication says that some updates are lost, and not how many."""
         return None
 
     def tables(self, results: Results) -> list[Table]:
@@ -207,13 +207,13 @@ def _rows(results: Results, form: str, policy: str, mode: str, **more: object) -
 
 
 def _most(results: Results, form: str, policy: str, mode: str = "threads", **more: object) -> float:
-    """The most that were lost at any time; NaN if nobody looked."""
+    """The largest number of lost updates; NaN if the row was not measured."""
     found = _rows(results, form, policy, mode, **more)
     return max((value for row in found for value in row.values), default=math.nan)
 
 
 def _verdicts(results: Results) -> Table:
-    """A form is unsafe if it ever lost an update here."""
+    """A form is unsafe if it has ever lost an update here."""
     ways = [(policy, "threads") for policy in results.where(mode="threads").distinct("policy")]
     free = results.where(mode="free-threaded")
     if any(row.values for row in free):
@@ -273,7 +273,7 @@ def _by_form(results: Results) -> list[Statement]:
 
 
 def _by_length(results: Results) -> list[Statement]:
-    """A small interval brings to light in a short run what a long one loses in any case."""
+    """With a small interval, a short run loses updates that a long run loses with any interval."""
 
     def lost(additions: int, interval_s: float) -> float:
         found = _rows(results, CALL, STOCK, "threads", additions=additions)

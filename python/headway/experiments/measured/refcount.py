@@ -1,7 +1,7 @@
-"""`refcount`: what an increment and a decrement of a reference count cost, by kind of count.
+"""`refcount`: the cost of an increment and a decrement of a reference count, by kind of count.
 
-The counts are native (`crates/refcounts`); beside them stand those of CPython itself, with a GIL
-and without, as copies of lists show them.
+The counts are native (`crates/refcounts`). Beside them are those of CPython itself, with a GIL and
+without, measured by copies of lists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from headway.experiments.table import Chart, Table
 
 THREADS = (1, 2, 4)
 QUICK_THREADS = (1, 2)
-# With --quick, several threads count on one object only, and only as they might without a GIL.
+# With --quick, several threads count on one object only, and only with kinds that are possible
+# without a GIL.
 QUICK_KINDS = ("atomic", "buffered", "biased")
 SECONDS = 0.25
 QUICK_SECONDS = 0.08
@@ -82,7 +83,8 @@ class Refcount(Experiment):
         return count_pairs(row.setting, row.parameters, seconds)
 
     def published(self, parameters: Parameters) -> float | None:
-        """Published are shares of whole programs: the tables have them beside the estimates."""
+        """The published values are shares of whole programs; the tables show them beside the
+        estimates."""
         return None
 
     def tables(self, results: Results) -> list[Table]:
@@ -96,14 +98,14 @@ class Refcount(Experiment):
 
 
 def count_pairs(setting: Setting, parameters: Parameters, seconds: float) -> Measured:
-    """The value is CPU time of all that count, for a pair; `elapsed_ns` is the time that a thread
-    takes for one, wherever the rest of the work is done."""
+    """The value is the CPU time of all counting threads for a pair. `elapsed_ns` is the time of one
+    thread for a pair, whichever thread does the rest of the work."""
     kind, objects = parameters["kind"], "one" if parameters["objects"] == ONE else "own"
     words = [str(parameters["threads"]), objects, str(seconds)]
     script = ["native_refcounts", kind] if kind in KINDS else ["list_copies"]
     with program(setting, *script, *words) as counting:
         counting.answer()
-        # It takes its own time from there.
+        # The program chooses its time itself from here on.
         counting.measure(Window.after(0.0, 0))
         found = counting.answer()
     value = found.pop("cpu_ns")
@@ -115,7 +117,7 @@ def _parameters(kind: str, threads: int, objects: str) -> Parameters:
 
 
 def _objects(choice: Choice, kind: str, threads: int) -> tuple[str, ...]:
-    """By one thread, each its own and all on one are the same."""
+    """With one thread, `own` and `one` are the same."""
     if threads == 1:
         return (OWN,)
     if choice.quick:

@@ -9,23 +9,24 @@ from headway.experiments.claim import Statement
 from headway.experiments.results import Result, Results
 from headway.experiments.table import Cell, Chart, Series, Table, cell_of
 
-# The native kinds, and the builds of CPython; what the threads count on.
+# The native kinds, and the builds of CPython; the objects on which threads count.
 KINDS = ("plain", "immortal", "atomic", "buffered", "biased")
 WITH_GIL = "CPython with a GIL"
 WITHOUT_GIL = "CPython without a GIL"
 OWN = "each its own"
 ONE = "one"
 
-# CPython's test suite has 1.1 increments and 1.3 decrements for each bytecode that is executed, and
-# 55 % of them are the interpreter's own (faster-cpython/ideas, issue 443). Only those are set
-# against a bytecode here, as the loop that is timed calls nothing.
+# CPython's test suite has 1.1 increments and 1.3 decrements for each executed bytecode, and 55 % of
+# them are the interpreter's own (faster-cpython/ideas, issue 443). Only these are compared with a
+# bytecode here, because the timed loop calls nothing.
 PAIRS_PER_BYTECODE = (1.1 + 1.3) / 2 * 0.55
 # The time that atomic counts added to single-threaded programs (seed 002).
 PUBLISHED_ATOMIC_PERCENT = 30
-# There, CPython 3.9 took 6.53 s for 100,000,000 turns of a loop of nine bytecodes.
+# In that publication CPython 3.9 took 6.53 s for 100,000,000 iterations of a loop of nine
+# bytecodes.
 PUBLISHED_BYTECODE_NS = 6.53e9 / 100_000_000 / 9
-# The time that all of PEP 703 added to them on Intel's Skylake, most of it by biased counts; on
-# AMD's Zen 3 it was 5 %.
+# The time that all of PEP 703 added to single-threaded programs on Intel's Skylake, most of it by
+# biased counts; on AMD's Zen 3 it was 5 %.
 PUBLISHED_BIASED_PERCENT = 6
 
 
@@ -45,7 +46,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def statements(results: Results) -> list[Statement]:
-    """Of what the rows at hand tell."""
+    """The statements that the measured rows support."""
     return [
         *_of_one_thread(results),
         *_of_whole_programs(results),
@@ -56,7 +57,7 @@ def statements(results: Results) -> list[Statement]:
 
 
 def _costs(results: Results) -> Table:
-    """By one thread."""
+    """The costs with one thread."""
     plain = _alone(results, "plain")
     rows = []
     for kind in results.distinct("kind"):
@@ -100,7 +101,7 @@ def _by_threads(results: Results) -> Table:
 
 
 def _lines(results: Results) -> list[tuple[str, str]]:
-    """The kinds, each with the objects that several threads had, if several did."""
+    """The kinds, each with the objects on which several threads counted, if there were several."""
     return [
         (kind, objects)
         for kind in results.distinct("kind")
@@ -136,7 +137,7 @@ def _alone(results: Results, kind: str) -> Result | None:
 
 
 def _together(results: Results, kind: str, objects: str) -> Result | None:
-    """By the most threads, of several."""
+    """The row with the most threads, if there are several."""
     found = [each for each in results.where(kind=kind, objects=objects) if each.values]
     found = [each for each in found if each.parameters["threads"] > 1]
     return max(found, key=lambda each: int(each.parameters["threads"]), default=None)
@@ -144,7 +145,7 @@ def _together(results: Results, kind: str, objects: str) -> Result | None:
 
 def _added_percent(results: Results, kind: str, bytecode_ns: float | None = None) -> float | None:
     """The estimated loss of a single-threaded program with such counts instead of plain ones. The
-    bytecodes are as quick as the interpreter's own, unless their time is given."""
+    bytecodes have the interpreter's own speed, unless their time is given."""
     plain, other = _alone(results, "plain"), _alone(results, kind)
     if plain is None or other is None:
         return None

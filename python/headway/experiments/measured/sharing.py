@@ -1,5 +1,5 @@
-"""The common part of experiments whose threads share one amount of work: how far the time falls as
-threads are added."""
+"""The common part of experiments whose threads divide a fixed amount of work: how much the time
+falls as threads are added."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_CORES = (
 
 
 def cores() -> Parameters:
-    """For a calibration: `scaling` is about them."""
+    """The processors, for a calibration; `scaling` depends on them."""
     return {"cpus": len(os.sched_getaffinity(0))}
 
 
@@ -29,8 +29,8 @@ def several(results: Results) -> list[int]:
 
 
 def scaling(name: str, results: Results) -> list[Statement]:
-    """That times fall as threads are added up to the number of cores, and not beyond. `results`
-    have one row for each count of threads."""
+    """States that times fall as threads are added up to the number of cores, and not beyond.
+    `results` have one row for each number of threads."""
     cpus = results.calibration.get("cpus", 1)
     within = [threads for threads in several(results) if threads <= cpus]
     beyond = [threads for threads in results.distinct("threads") if threads >= cpus]

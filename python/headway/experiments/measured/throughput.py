@@ -30,9 +30,9 @@ SECONDS = 0.5
 QUICK_SECONDS = 0.3
 WARM_UP_S = 0.1
 
-# Work that keeps the GIL gains nothing from threads, and loses little.
+# With work that keeps the GIL, more threads gain nothing and lose little.
 NO_GAIN = (0.75, 1.15)
-# Work without the GIL gains at least this share of a processor with each thread.
+# With work that drops the GIL, each further thread gains at least this share of a processor.
 LEAST_GAIN_PER_CPU = 0.7
 # The least share of stock's throughput that a policy may leave.
 LEAST_OF_STOCK = 0.9
@@ -62,7 +62,7 @@ class Throughput(WorkloadExperiment):
         return tables_by_threads(results, "threads", "calls a second", 1)
 
     def charts(self, results: Results) -> list[Chart]:
-        """Per schedule, its workloads: of what one thread gets done."""
+        """A chart for each schedule: its workloads, relative to one thread."""
         charts: dict[str, Chart] = {}
         for (workload, schedule), group in groups(results).items():
             name = f"{workload}: {WORKLOADS[workload]}"
@@ -119,7 +119,7 @@ def costs(results: Results, threads: int) -> list[Statement]:
 
 
 def calls_per_s(setting: Setting, workload: str, threads: int, seconds: float) -> float:
-    """Raises BenchmarkError if not one call ended."""
+    """Raises BenchmarkError if no call ended."""
     words = (str(threads), workload, str(setting.switch_interval_s))
     with program(setting, "computation", *words) as computing:
         computing.answer()

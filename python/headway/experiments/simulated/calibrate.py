@@ -1,6 +1,6 @@
-"""`headway simulate --calibrate FILE`: a probe of this machine, and what it found as a file.
+"""`headway simulate --calibrate FILE`: probes this machine, and writes what it measured to a file.
 
-Progress and doubts go to stderr. Interrupted, it ends what it started and writes nothing.
+Progress and doubts go to stderr. If it is interrupted, it ends its programs and writes nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headway.experiments.simulated import calibration, probe
 from headway.experiments.simulated.constants import Constants, Derivation
 
 OPTION = "--calibrate"
-# Places in the first line of /proc/stat behind its name: idle, waiting for I/O, steal.
+# Positions in the first line of /proc/stat after its name: idle, waiting for I/O, steal.
 NOBODYS_TICKS = (3, 4, 7)
-# Others that use more of the processors make the figures doubtful.
+# If other programs use a larger share of the processors, the figures are doubtful.
 MOST_OTHERS = 0.05
 
 
@@ -63,7 +63,7 @@ class Others:
 
 
 def others_share(passed: Sequence[int], used_s: float) -> float:
-    """`passed` as `metadata.ticks` has them; `used_s` is processor time that is not others'."""
+    """`passed` is in the form of `metadata.ticks`. `used_s` is the processor time of the probe."""
     busy = sum(passed) - sum(passed[place] for place in NOBODYS_TICKS)
     used = round(used_s * os.sysconf("SC_CLK_TCK"))
     return max(0, busy - used) / max(1, sum(passed))

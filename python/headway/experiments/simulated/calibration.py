@@ -3,11 +3,11 @@
     {"schema": 1, "metadata": {...}, "machine": {NAME: CONSTANT}, "costs": {NAME: CONSTANT},
      "also": {NAME: CONSTANT}}
 
-A CONSTANT is `{"value", "how", "samples", "median", "quantiles", "kept"}`: what the simulation
-takes, how it was had, of how many samples, which median and 21 quantiles they have (from the least
-to the greatest, evenly spaced); and why it is the shipped one, if it is. `also` has what was
-measured beside these and is no constant of a simulation. Only the values count when a file is read.
-It knows nothing of how anything is measured.
+A CONSTANT is `{"value", "how", "samples", "median", "quantiles", "kept"}`: the value that the
+simulation uses; how it was measured; the number of samples, their median and 21 quantiles (from the
+least to the greatest, evenly spaced); and the reason if the value is the shipped one. `also` has
+measurements that are not constants of the simulation. Only the values are used when a file is read.
+This module does not know how anything is measured.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from headway.experiments.simulated.scenario import Distribution
 
 SCHEMA = 1
 OPTION = "--calibration"
-# A calibration has some 30 KB.
+# A calibration has about 30 KB.
 MAX_BYTES = 1 << 20
 QUANTILES = 21
 # The limits of the simulation; see `Scenario::check` of crates/simulation.
 MOST_NS = 1e15
 MOST_CORES = 64
 AT_LEAST_ONE = frozenset({"cores", "slice_ns", "tick_ns", "stolen_every_ns"})
-# The words of a distribution, each with how many numbers it has; None is any number of them.
+# The names of distributions, each with its number of parameters; None is any number.
 DISTRIBUTIONS = {"exponential": 0, "uniform": 2, "lognormal": 2, "quantiles": None}
 Constants = TypeVar("Constants", Machine, Costs)
 
@@ -68,7 +68,7 @@ def measured(value: Distribution, how: str, samples: Sequence[float]) -> Constan
 
 
 def quantiles(samples: Sequence[float], count: int) -> list[float]:
-    """Evenly spaced, from the least to the greatest."""
+    """Evenly spaced quantiles, from the least sample to the greatest."""
     ordered = sorted(samples)
     return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
 
@@ -80,7 +80,7 @@ def write(
     costs: Mapping[str, Constant],
     also: Mapping[str, Constant],
 ) -> None:
-    """`path` is one that json_file.check_path() found. Raises OSError."""
+    """`path` was returned by json_file.check_path(). Raises OSError."""
     parts = {"machine": machine, "costs": costs, "also": also}
     told = {
         part: {name: constant._asdict() for name, constant in constants.items()}
@@ -94,8 +94,8 @@ class _Problem(Exception):
 
 
 def read(file: str) -> Calibration:
-    """Raises CommandError (exit code 2): one line with the file, the place in it, what was found
-    and what is allowed."""
+    """Reads a file. Raises CommandError (exit code 2): one line with the file, the place in it, the
+    value that was found and the values that are allowed."""
     try:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -145,7 +145,7 @@ def _constants(kind: type[Constants], found: Mapping[str, Any], part: str) -> Co
 
 
 def _allowed(field: Field[Any], value: object) -> str | None:
-    """None if the value is."""
+    """The allowed values as text; None if the value is allowed."""
     if field.name == "cores":
         is_count = type(value) is int and 1 <= value <= MOST_CORES
         return None if is_count else f"a whole number from 1 to {MOST_CORES}"
@@ -165,7 +165,7 @@ def _is_time(value: object, least: float = 0) -> bool:
 
 
 def _is_distribution(value: object) -> bool:
-    """See `scenario.Distribution`."""
+    """Whether the value is a `scenario.Distribution`."""
     if not isinstance(value, dict) or len(value) != 1:
         return False
     ((word, numbers),) = value.items()

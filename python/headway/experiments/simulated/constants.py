@@ -1,8 +1,8 @@
-"""From samples to the constants of a simulation. Pure: no clock, no process, no file.
+"""Computes the constants of a simulation from samples. Pure: no clock, no process, no file.
 
 A wake-up, for example, is measured from before the call that wakes to after the call that slept,
-less the time of both calls without a sleeper. Each constant names its method. One that cannot be
-measured keeps the shipped value, and names the reason.
+less the time of both calls without a sleeper. Each constant has its method as text. A constant that
+cannot be measured keeps the shipped value, and has the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headway.experiments.simulated.scenario import Distribution
 
 NOT_MEASURED = "the probe does not measure it"
 ONE_CORE = "this process may use one core, and that takes two"
-# A time of more medians than this is no wake-up: another program had the core.
+# A time of more than this many medians is not a wake-up, because another program had the core.
 MOST_MEDIANS = 10
 # Quantiles outside these shares are unknown: some hundred samples have too few of them.
 LEAST_SHARE, MOST_SHARE = 0.02, 0.98
@@ -56,7 +56,8 @@ class Constants(NamedTuple):
     also: dict[str, Constant]
 
     def kept(self) -> dict[str, str]:
-        """Names and reasons of those that were to be measured, and are as shipped."""
+        """The names of constants that should have been measured and have the shipped value, with
+        the reasons."""
         both = {**self.machine, **self.costs}
         reasons = {name: constant.kept or NOT_MEASURED for name, constant in both.items()}
         return {name: why for name, why in reasons.items() if why != NOT_MEASURED}
@@ -175,7 +176,7 @@ class Derivation:
         return Constant(self._median("timer.tick_ns"), how)
 
     def _stolen_every(self) -> Constant:
-        """None at all: no more than one in all that time."""
+        """The mean distance. Without any interruption it is the whole time that was watched."""
         watched_ns = sum(self._of("interruptions.watched_ns"))
         count = len(self._samples.of["interruptions.stolen_ns"])
         how = (
@@ -234,7 +235,8 @@ class Derivation:
         return of_median(how, halves(self._of("python.answer_echo_ns")))
 
     def _echo_client(self) -> Constant:
-        """Beside it, the simulated client has no GIL to drop."""
+        """The loop, and the drops and takes of the client's GIL, which the simulated client does
+        not have."""
         more_ns = 2 * self._median("drops.drop_and_take_ns")
         how = "the echo client's loop on files in memory, and two drops and takes of its GIL"
         return of_median(how, [ns + more_ns for ns in self._of("python.ask_echo_ns")])
@@ -277,7 +279,7 @@ class Derivation:
         return of_median(how, self._of("turns.turns_ns"))
 
     def _handoff(self) -> Constant:
-        """A mean of each round."""
+        """The mean time of a handoff in each round."""
         pairs = zip(self._of("requests.handoff_ns"), self._of("requests.handoffs"), strict=True)
         how = (
             "from a drop of the GIL to the take of another thread that waited, two threads that "
@@ -309,7 +311,7 @@ def halves(samples: Iterable[float]) -> list[float]:
 
 
 def distribution(samples: Sequence[float]) -> Distribution:
-    """As a simulation draws from it."""
+    """The samples as a distribution from which a simulation draws."""
     most = MOST_MEDIANS * median(samples)
     ordered = sorted(sample for sample in samples if sample <= most)
     count = len(ordered)
@@ -318,8 +320,8 @@ def distribution(samples: Sequence[float]) -> Distribution:
 
 
 def means_of_shares(samples: Sequence[float], count: int) -> list[float]:
-    """In the place of quantiles, where few long ones make much of the sum: it stays about what it
-    is."""
+    """The means of equal shares of the samples. They replace quantiles where a few long samples
+    make up much of the sum, because they keep the sum."""
     ordered = sorted(samples)
     count = min(count, len(ordered))
     places = [place * len(ordered) // count for place in range(count + 1)]

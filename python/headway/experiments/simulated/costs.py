@@ -1,8 +1,8 @@
 """The processor time of the experiments' programs, measured with CPython 3.13 on one machine.
 
-Beside `Machine`, which has the costs of GILs and of the kernel's scheduling, these are the times
-that a thread is busy with its own, on a core that it has to itself. A calibration file has those of
-another machine. It knows nothing of experiments, nor of how anything was measured.
+`Machine` has the costs of GILs and of the kernel's scheduling. These are the times for which a
+thread runs its own code, on a core of its own. A calibration file has the values of another
+machine. This module does not know experiments, or how anything was measured.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from headway.experiments.simulated.scenario import Distribution
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds, once each."""
+    """Costs in nanoseconds, each for one execution."""
 
-    # A byte through a TCP connection of the loopback device. send() has the kernel do all of the
-    # receiver's part, too, up to its wake-up, so recv() is little more than a copy.
+    # A byte through a TCP connection of the loopback device. send() includes the receiver's work in
+    # the kernel, up to its wake-up, so recv() is little more than a copy.
     tcp_send_ns: Distribution = 6_200
     tcp_receive_ns: Distribution = 1_300
     # The Python code of an echo server's thread between recv() and send(), and between send() and
@@ -27,23 +27,24 @@ class Costs:
     echo_server_ns: Distribution = 40
     # The client's code between two requests.
     echo_client_ns: Distribution = 390
-    # `n -= 1` and the look at whether to go on.
+    # `n -= 1` and the check whether to go on.
     decrement_ns: float = 28
-    # A UDP packet to another process; to get one that is there; what Python makes of it; and a
-    # signal to who sent it.
+    # Sending a UDP packet to another process; receiving one that has arrived; the Python code that
+    # handles it; and a signal to its sender.
     udp_send_ns: Distribution = 6_000
     udp_receive_ns: Distribution = 1_100
     ping_ns: Distribution = 1_000
     kill_ns: Distribution = 2_000
-    # A call of each of ccbench's workloads, which is C but for the first; and Python between two.
+    # A call of each of ccbench's workloads, which are C code except the first; and the Python code
+    # between two calls.
     pi_digits_ns: float = 163_000
     find_definitions_ns: float = 1_460_000
     bz2_ns: float = 244_000
     sha1_ns: float = 77_000
     zlib_ns: float = 67_000
     between_calls_ns: Distribution = 3_000
-    # Of a page: to read and parse a request and to write the response, without the GIL; and Python
-    # before and after the page's own work, each time.
+    # For a page: reading and parsing the request and writing the response, without the GIL; and the
+    # Python code before the page's own work, and after it.
     http_ns: Distribution = 10_000
     http_python_ns: Distribution = 4_000
     # A client's work for one request, in Python and in the kernel.

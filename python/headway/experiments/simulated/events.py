@@ -1,6 +1,6 @@
-"""The events of an outcome as a timeline, as `headway run --trace` has one of a real run.
+"""Turns the events of an outcome into a timeline, like that of a real run by `headway run --trace`.
 
-Pure. It knows nothing of how a timeline is drawn.
+Pure. This module does not draw.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TICKS = "ticks"
 
 
 def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
-    """Of the scenario's window."""
+    """The timeline of the scenario's window."""
     single = len(scenario.gils) == 1
     threads = [
         TimelineThread(
@@ -50,19 +50,19 @@ def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
         )
         for each in scenario.threads
     ]
-    # Scripts that are run once may have been over before.
+    # Scripts that run once may have ended earlier.
     end_ns = round(min(scenario.end_ns, outcome.told["ended_ns"]))
     found = Timeline(title, threads, end_ns, round(scenario.begin_ns))
-    # With ticks, a waiting thread does not request the GIL.
+    # Under `ticks` a waiting thread does not request a drop, so there is no switch interval.
     intervals_ns = {round(gil.switch_interval_ns) for gil in scenario.gils if gil.policy != TICKS}
     found.switch_interval_ns = intervals_ns.pop() if len(intervals_ns) == 1 else 0
     events = outcome.told["timeline"]
     found.lost = outcome.told["timeline_lost"]
     if found.lost and events:
-        # Of what came then nothing is known.
+        # The events after the last one that was kept are unknown.
         found.end_ns = round(events[-1][0])
     holders: dict[int, int] = {}
-    # When what is under way began, by thread and kind.
+    # The begin of each current phase, by thread and kind.
     began: dict[tuple[int, str], int] = {}
     for at, thread, what in events:
         at_ns = round(at)
@@ -73,7 +73,7 @@ def timeline(title: str, scenario: Scenario, outcome: Outcome) -> Timeline:
         if what in ENDS:
             kind, how = ENDS[what]
             began_ns = began.pop((thread, kind), None)
-            # A take needs no wait.
+            # A take may come without a wait.
             if began_ns is not None:
                 found.spans.append(Span(kind, thread, began_ns, at_ns, how))
         if what in BEGINS:

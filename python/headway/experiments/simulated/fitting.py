@@ -1,16 +1,16 @@
-"""The requests of a recording: their bursts with the GIL, their times away from it, how their work
-ends, and the clients.
+"""Derives the requests of a recording: their bursts with the GIL, their times away from it, the way
+in which their work ends, and the clients.
 
-All is computed from sums and histograms, so it can be repeated with a part of the reports (a
-bootstrap). This module does not know simulations; the times include what the kernel adds.
+Everything is computed from sums and histograms, so it can be repeated with a part of the reports (a
+bootstrap). This module does not know simulations; the times include those that the kernel adds.
 
-**Whether work is fixed or ends by the clock** decides what a switch interval does: a page that
-computes until so much time has passed loses work while others have the GIL, one that computes so
-much does not. A recording tells by what happens when the kernel takes the core from a thread that
-holds the GIL. Fixed work then holds the GIL for longer, and its CPU time stays what it is; work
-that ends by the clock holds the GIL for as long as ever, and its CPU time shrinks. So CPU times
-reach further below their median than times with the GIL do where the clock ends the work, and less
-far where it does not: `Lean`. What makes requests unlike each other is in both alike.
+**Whether work is fixed or ends by the clock** decides the effect of a switch interval. A page that
+computes until some time has passed does less work while other threads have the GIL. A page with
+fixed work does not. A recording shows the difference where the kernel takes the core from a thread
+that holds the GIL. Fixed work then holds the GIL for longer, and its CPU time stays the same. Work
+that ends by the clock holds the GIL as long as ever, and its CPU time shrinks. So if the clock ends
+the work, CPU times reach further below their median than times with the GIL do; with fixed work
+they reach less far. `Lean` is this difference. Variation between requests affects both alike.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from headway.recorder.records.summary import Record
 
 NS = 1e9
 POINTS = 101
-# Of a bucket's upper bound, its middle: buckets are 1/17 to 1/32 of it wide.
+# The middle of a bucket as a part of its upper bound: buckets are 1/17 to 1/32 of it wide.
 MIDDLE = 1 - 1 / 40
-# More times away than this in one request are put together.
+# If a request is away from the GIL more often, several times are merged.
 MOST_BURSTS = 8
 # CPU times of shorter requests are not read from the kernel one by one.
 LEAST_READ_S = 0.0005
-# Leans within this cannot be told from the width of the histograms' buckets, and from cores that
-# are now faster, now slower: those of fixed work were up to 0.012 beside many other programs, those
-# of work that the clock ends from 0.07 to 0.14.
+# Smaller leans may come from the width of the histograms' buckets, or from cores whose speed
+# changes. Fixed work beside many other programs had leans up to 0.012, and work that the clock ends
+# had 0.07 to 0.14.
 LEAST_LEAN = 0.025
-# Of connections opened per request: fewer, and clients keep theirs and ask again.
+# Connections opened per request. With fewer, clients keep their connections and ask again.
 KEPT_OPEN = 0.1
 BUSY = 0.9
 
@@ -58,8 +58,8 @@ class Demand(NamedTuple):
 
 
 class Lean(NamedTuple):
-    """How much further below its median the one reaches than the other, as a share of the median:
-    CPU times less times with the GIL. Positive: the clock ends the work."""
+    """How much further CPU times reach below their median than times with the GIL, as a share of
+    the median. If it is positive, the clock ends the work."""
 
     value: float
     is_known: bool
@@ -67,10 +67,10 @@ class Lean(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """A request, in seconds. `shares` are those of its bursts in its work, in order; between two it
-    is away for `away_s`. `work_s` are quantiles of the CPU time with the GIL, `until_s` of when the
-    first burst would end by the clock. `away_s` may have waits for a core in it; those that waited
-    for nothing were away for `least_away_s`."""
+    """A request; times are in seconds. `shares` are the parts of its work in its bursts, in order.
+    Between two bursts it is away for `away_s`. `work_s` are quantiles of the CPU time with the GIL.
+    `until_s` are quantiles of the time at which the clock would end the first burst. `away_s` may
+    include waits for a core; requests without such waits were away for `least_away_s`."""
 
     shares: tuple[float, ...]
     work_s: tuple[float, ...]
@@ -101,7 +101,7 @@ def page_of(record: Record) -> Page:
     shares = burst_shares(gil["gil_hold"], bursts)
     apart_s = apart(record)
     unhindered_s = quantiles(record["application_time_histogram"])[1] - held_s[1]
-    # Nothing is computed for longer than what the longest computation took of a core.
+    # No request computes for longer than the longest computation used a core.
     longest_s = work_s[-2]
     return Page(
         shares,
@@ -113,16 +113,16 @@ def page_of(record: Record) -> Page:
 
 
 def burst_shares(holds: Histogram, bursts: int) -> tuple[float, ...]:
-    """The share of a request's work in each burst, if every request has one of the longest bursts,
-    one of the next ones, and so on. The longest comes first."""
+    """The share of a request's work in each burst, longest first, on the assumption that every
+    request has one of the longest bursts, one of the next longest, and so on."""
     points = quantiles(holds, 50 * bursts + 1)
     sums = [sum(points[50 * n : 50 * (n + 1)]) for n in range(bursts)]
     return tuple(each / sum(sums) for each in reversed(sums))
 
 
 def apart(record: Record) -> float:
-    """Seconds of a request in which it neither held the GIL nor waited for it: away for I/O, and
-    in want of a core."""
+    """The seconds in which a request neither held the GIL nor waited for it: it was away for I/O,
+    or waited for a core."""
     requests = record["request_count"]
     phases = ("server", "application", "output_write")
     whole = sum(record[f"{phase}_time_histogram"]["sum"] for phase in phases)
@@ -153,7 +153,7 @@ def figures_of(records: Sequence[Record], demand: Demand) -> Figures:
 
 
 def demand_of(recording: Recording) -> Demand:
-    """From the connections that were open, and how many were opened."""
+    """The clients, from the numbers of open and of opened connections."""
     records = [worker.record for worker in recording.workers]
     requests = sum(record["request_count"] for record in records)
     opened = sum(record.get("connections_accepted", 0) for record in records)
@@ -165,9 +165,10 @@ def demand_of(recording: Recording) -> Demand:
             for record in records
         )
         idle_s = max(0.0, sum(clients) / throughput - visible_s)
-        # With all threads busy a request waits unseen for one; so much of it is no thinking.
+        # If all threads are busy, a request waits for a thread before the server sees it, so the
+        # rest of the time is not thinking.
         return Demand(clients, 0.0 if busy_of(recording) > BUSY else idle_s, False)
-    # With so many clients, those that wait hardly change the number of those that send.
+    # With this many clients, those that wait hardly change the number of those that send.
     in_flight = max(1.0, throughput * visible_s)
     each = max(10, round(min(20 * in_flight, 50 + 3 * in_flight) / len(records)))
     clients = (each,) * len(records)
@@ -175,7 +176,7 @@ def demand_of(recording: Recording) -> Demand:
 
 
 def busy_of(recording: Recording) -> float:
-    """The share of the worker threads' time that was in requests, of the busiest process."""
+    """The share of the worker threads' time that was in requests, in the busiest process."""
     return max(
         float(worker.record["busy_seconds"] / worker.record["thread_seconds"])
         for worker in recording.workers
@@ -184,8 +185,8 @@ def busy_of(recording: Recording) -> float:
 
 def lean_of(samples: Sequence[Sequence[Record]]) -> Lean:
     """The lean, averaged over a sample's processes. The first sample is the recording itself, the
-    others are resamples. It is known if nearly all agree in its sign by more than the histograms'
-    width."""
+    others are resamples. It is known if nearly all samples agree in its sign by more than the width
+    of the histograms' buckets."""
     leans = [sum(lean(record) for record in records) / len(records) for records in samples]
     resampled = sorted(leans[1:])
     low, high = resampled[len(resampled) // 20], resampled[-1 - len(resampled) // 20]
@@ -201,7 +202,7 @@ def lean(record: Record) -> float:
 
 
 def below_median(times: Histogram) -> float:
-    """The mean distance of what is below the median from it, of all, in medians."""
+    """The mean distance of values below the median from it, over all values, in medians."""
     middle = quantiles(times)[POINTS // 2]
     below = sum(count * max(0.0, middle - at) for at, count in middles(times))
     return float(below / times["count"] / middle) if middle else 0.0
@@ -217,8 +218,8 @@ def middles(times: Histogram) -> Iterator[tuple[float, int]]:
 
 
 def quantiles(times: Histogram, points: int = POINTS) -> tuple[float, ...]:
-    """Evenly spaced, from the least to the greatest; scaled so that their mean is the histogram's,
-    which is exact."""
+    """Evenly spaced quantiles, from the least to the greatest, scaled so that their mean is the
+    histogram's exact mean."""
     found = list(middles(times))
     if not found:
         return (0.0,) * points
@@ -227,7 +228,7 @@ def quantiles(times: Histogram, points: int = POINTS) -> tuple[float, ...]:
         found[min(len(found) - 1, bisect_left(upto, place / (points - 1) * upto[-1]))][0]
         for place in range(points)
     ]
-    # Between two quantiles lies what is between them.
+    # Values between two quantiles are distributed evenly.
     mean = (sum(values) - (values[0] + values[-1]) / 2) / (points - 1)
     scale = mean_of(times) / mean if mean else 1.0
     return tuple(each * scale for each in values)

@@ -1,4 +1,4 @@
-"""Intervals of predictions: what simulations leave open, and how far they are from the real thing.
+"""Intervals of predictions: what simulations leave open, and how far they may be from reality.
 
 Pure.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# How far a simulated change is from the real one, beyond everything else that an interval covers:
-# as a share of the prediction. Measured by bench/what_if.py.
+# The error of a simulated change, beyond everything else that an interval covers, as a share of the
+# prediction. Measured by bench/what_if.py.
 MODEL_ERROR = 0.10
-# Of the simulations of one configuration so many lie within the interval.
+# The share of a configuration's simulations that lies within the interval.
 COVERED = 0.90
-# A recording counts as reproduced if its simulations are this close.
+# A recording is reproduced if its simulations are within this share of it.
 REPRODUCED = 0.15
 
 

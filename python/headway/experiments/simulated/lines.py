@@ -1,4 +1,4 @@
-"""Rows of text under each other. Pure."""
+"""Rows of text with aligned columns. Pure."""
 
 from __future__ import annotations
 

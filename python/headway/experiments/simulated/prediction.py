@@ -1,11 +1,11 @@
-"""`headway simulate --from RECORDING`: what another switch interval, policy or shape would do to a
-service that was recorded, with an interval for each figure.
+"""`headway simulate --from RECORDING`: the effect of another switch interval, policy or shape on a
+recorded service, with an interval for each figure.
 
-A prediction is what was measured, times what simulations say a change does to it. Its interval
-covers the recording's scatter (each simulation's page is of the recording's reports, drawn anew),
-what seeds change, how connections fall to processes, how far the simulations are from the recording
-itself, and MODEL_ERROR. Where the recording leaves open whether the clock ends the work of a
-request, it covers both.
+A prediction is the measured figure, times the simulated effect of the change. Its interval covers
+the scatter of the recording (each simulation's page comes from a resample of the reports), the
+effect of seeds, the distribution of connections over processes, the distance of the simulations
+from the recording itself, and MODEL_ERROR. If the recording leaves open whether the clock ends the
+work of a request, the interval covers both cases.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from headway.experiments.simulated.recording import Recording, total, unfit
 from headway.experiments.simulated.service import Configuration, Service, Surroundings
 from headway.experiments.simulated.validation import Hidden, reproduce, simulate
 
-# The simulated window.
+# The duration of a simulation's window.
 SECONDS = 2.0
 DEFAULT_VALUES = 16
-# Beyond it what is simulated is another service than what was recorded.
+# With a larger misfit, the simulated service differs too much from the recorded one.
 MOST_MISFIT = 0.5
 PREDICTED = ("throughput", "response_s", "wait_s", "take_wait_p95_s")
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of a configuration, by the names of PREDICTED."""
+    """The prediction for a configuration, by the names of PREDICTED."""
 
     configuration: Configuration
     intervals: dict[str, Interval]
@@ -82,7 +82,7 @@ def predict(
     values: int = DEFAULT_VALUES,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Predicted:
-    """Raises Unfit where the recording cannot support it."""
+    """Raises Unfit if the recording cannot support a prediction."""
     demand = demand_of(recording)
     check_demand(path, recording, demand)
     measured = figures_of([worker.record for worker in recording.workers], demand)
@@ -113,7 +113,7 @@ def predict(
 
 
 def check_demand(path: str, recording: Recording, demand: Demand) -> None:
-    """Saturated servers tell what they can do, not what is asked of them."""
+    """A saturated server shows its capacity, and not the demand of its clients."""
     busy = busy_of(recording)
     if demand.is_open and busy > BUSY:
         unfit(
@@ -140,7 +140,7 @@ def alternatives(
     shapes: Sequence[tuple[int, int]],
     cores: int | None,
 ) -> list[Configuration]:
-    """Each of one with each of the others; what is not asked for stays as recorded."""
+    """All combinations of the given settings. A setting without a value stays as recorded."""
     found = [
         Configuration(processes, threads, policy, interval_s, cores or recorded.cores)
         for (processes, threads), policy, interval_s in product(
@@ -153,7 +153,8 @@ def alternatives(
 
 
 def drawn(recording: Recording, seed: int, values: int) -> tuple[list[Draw], Lean]:
-    """The recording itself first, then samples of its reports, as many of each process."""
+    """The recording itself, then resamples of its reports with the same number of reports of each
+    process."""
     choose = random.Random(seed)
     whole = total(tick for worker in recording.workers for tick in worker.ticks)
     draws = [Draw(page_of(whole), seed)]
@@ -174,7 +175,7 @@ def drawn(recording: Recording, seed: int, values: int) -> tuple[list[Draw], Lea
 
 
 class Model:
-    """Requests whose work ends in one of the two ways, fitted to the recording."""
+    """A model of the requests whose work ends in one of the two ways, fitted to the recording."""
 
     def __init__(
         self, service: Service, hidden: Hidden, draws: Sequence[Draw], measured: Figures
@@ -187,8 +188,8 @@ class Model:
         self.recorded = [self._simulate(draw, service.configuration, demand) for draw in draws]
 
     def predict(self, configuration: Configuration) -> dict[str, Interval]:
-        """Both what the simulations give and what they do to what was measured lie within, so that
-        a misfit widens it."""
+        """The interval includes the simulated figures, and the measured figures scaled by the
+        simulated change, so a misfit widens it."""
         found = []
         for draw, before in zip(self._draws, self.recorded, strict=True):
             demand = fallen(self._service.surroundings.demand, configuration.processes, draw.seed)
@@ -216,7 +217,8 @@ class Model:
 
 
 def fallen(demand: Demand, processes: int, seed: int) -> Demand:
-    """The same clients, whose connections another start would give to processes as it comes."""
+    """The same clients, with their connections distributed over the processes at random, as after
+    another start."""
     if demand.is_open:
         each = max(1, round(demand.total / processes))
         clients = (each,) * processes

@@ -1,8 +1,8 @@
-"""Measures this machine with this interpreter: samples, by what they are of.
+"""Measures this machine with this interpreter. The result is samples by their names.
 
-Most parts are programs of their own (`programs/`), each on cores that it chooses; and one is the
-web server under load. They take turns for some rounds, so that a moment's load does not get all
-samples of one kind. It knows nothing of what is made of the samples.
+Most parts are programs of their own (`programs/`), which choose their cores. One part is the web
+server under load. The parts take turns for some rounds, so that a short load of the machine does
+not affect all samples of one kind. This module does not know how the samples are used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headway.experiments.processes import (
 
 OWN_PROGRAMS = Path(__file__).resolve().parent / "programs"
 ROUNDS = 3
-# As long as a core is idle between two requests of an echo server, and as a convoy has it be.
+# The times for which a core is idle between two requests of an echo server, and in a convoy.
 SHORT, LONG = "short", "long"
 SHORT_US, LONG_US = 50, 5_000
 TIMEOUT_US = 100
@@ -38,7 +38,8 @@ EMPTY_PAGE = "/"
 
 
 class Part(NamedTuple):
-    """Its samples are named `NAME.` and what `measure` calls them, which tells one or several."""
+    """A part of the probe. Its samples are named `NAME.` and the names that `measure` returns, each
+    with one sample or several."""
 
     name: str
     title: str
@@ -47,7 +48,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Samples:
-    """The samples of all rounds. `failures` has the reason why a part has none, or not all."""
+    """The samples of all rounds. `failures` has the reason why a part lacks samples."""
 
     of: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     failures: dict[str, str] = field(default_factory=dict)
@@ -75,7 +76,7 @@ def measure(progress: Callable[[str], None], rounds: int = ROUNDS) -> Samples:
 
 
 def parts(cores: Sequence[int]) -> list[Part]:
-    """Those that these cores can have."""
+    """The parts that can run on these cores."""
     one, other = cores[0], cores[-1]
     found = [
         Part("switch", "switches between processes", run("wake_ups", one, one, 0, 1_000)),
@@ -104,7 +105,7 @@ def parts(cores: Sequence[int]) -> list[Part]:
 
 
 def run(script: str, *words: int | str) -> Callable[[], Mapping[str, Any]]:
-    """A program's only answer."""
+    """A function that runs a program and returns its only answer."""
 
     def measure() -> Mapping[str, Any]:
         with program(STOCK, script, *map(str, words), folder=OWN_PROGRAMS) as running:
@@ -114,8 +115,8 @@ def run(script: str, *words: int | str) -> Callable[[], Mapping[str, Any]]:
 
 
 def serve() -> Mapping[str, float]:
-    """One process with one thread, and an empty page: what a request takes in all, how much of that
-    with the GIL, and what it takes the clients."""
+    """One process with one thread, and an empty page: the processor time of a request, the part of
+    it with the GIL, and the processor time of the clients."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise BenchmarkError("this interpreter has no GIL")
     setting = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)

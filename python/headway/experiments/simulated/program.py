@@ -1,9 +1,10 @@
-"""Predicts what a change does to the threads of a program, from a report of `headway run --json`.
+"""Predicts the effect of a change on the threads of a program, from a report of `headway run
+--json`.
 
-A thread computes with the GIL, is away from it, and so on; one that never lets go of its own accord
-computes all the time. A report has sums alone, so a prediction covers what the seeds and the
-histograms' sizes leave open; and where bursts were cut by drop requests, both ways in which a
-burst may end. Knows nothing of command lines.
+A thread computes with the GIL, is away from it, and so on. A thread that never drops the GIL by
+itself computes all the time. A report has only sums. So a prediction covers the effect of seeds and
+the error of histograms, and, if drop requests cut bursts, both ways in which a burst may end. This
+module does not know command lines.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from headway.report.model import GilReport, Histogram, ThreadRow
 
 LEAST_WALL_S = 0.5
 LEAST_WAITS = 100
-# Threads that did less are of no consequence to others.
+# Threads with a smaller share do not affect others.
 LEAST_SHARE = 0.001
 LEAST_TAKES = 20
-# The turns of those that did less come in bursts, such as a main thread's while it imports.
+# Threads with a smaller share have their turns in bursts, such as a main thread while it imports.
 BUSY_SHARE = 0.05
 WARM_UP_S = 0.3
 SECONDS = 2.0
-# Bursts cut more often than this, of all of them, may have been ended by a clock.
+# If a larger share of the bursts was cut, a clock may have ended them.
 RARELY_CUT = 0.05
 MOST_MISFIT = 0.5
 # The figures of a thread. Turns are its drops per second, voluntary and forced.
@@ -74,7 +75,7 @@ class Rule(NamedTuple):
 @dataclass(frozen=True)
 class Habit:
     """The behaviour of a thread: bursts with these quantiles, and `away_s` away from the GIL after
-    each. With None it never leaves."""
+    each burst. If `away_s` is None the thread never leaves."""
 
     name: str
     burst_s: tuple[float, ...]
@@ -103,8 +104,8 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class ProgramPrediction:
-    """For each thread: what was measured, what simulating the report gives, and what each rule
-    would."""
+    """For each thread: the measured figures, those of a simulation of the report, and the
+    predictions for each rule."""
 
     recorded: Rule
     measured: dict[str, Row]
@@ -196,7 +197,7 @@ def predict_program(
     values: int,
     progress: Callable[[str], None],
 ) -> ProgramPrediction:
-    """Raises Unfit where the report cannot support it."""
+    """Raises Unfit if the report cannot support a prediction."""
     check(path, report)
     rows = {row.name: row for row in report.threads if is_of_consequence(row, report)}
     habits = [habit_of(row, report.wall_s) for row in rows.values()]
@@ -228,7 +229,8 @@ def alternatives(
     switch_intervals_s: Sequence[float],
     cores: int | None,
 ) -> list[Rule]:
-    """Each of one with each of the others, once; what is not asked for stays as recorded."""
+    """All combinations of the given settings, without duplicates. A setting without a value stays
+    as recorded."""
     found = [
         Rule(policy, interval_s, cores)
         for policy, interval_s in product(
@@ -241,7 +243,8 @@ def alternatives(
 def check_reproduced(
     path: str, report: GilReport, simulated: dict[str, dict[str, Interval]]
 ) -> None:
-    """One that hardly holds the GIL and yet wants it all the time is known by its turns."""
+    """Checks the simulation against the report. A thread that hardly holds the GIL, and yet waits
+    for it all the time, is checked by its turns."""
     for row in report.threads:
         if not is_of_consequence(row, report):
             continue
@@ -290,7 +293,7 @@ def is_of_consequence(row: ThreadRow, report: GilReport) -> bool:
 
 def habit_of(row: ThreadRow, wall_s: float) -> Habit:
     bursts, cuts = row.voluntary_drops, row.forced_drops
-    # One that ends its life has let go once.
+    # A thread that has ended has dropped the GIL once at its end.
     if bursts * 10 < cuts:
         return Habit(row.name, (0.001,), None, max(cuts, 1), False)
     points = quantiles(telemetry_histogram(row.hold))

@@ -1,8 +1,9 @@
-"""Reads what a prediction is made from: a server's telemetry, or the report of a program.
+"""Reads the input of a prediction: a server's telemetry, or the report of a program.
 
-A recording is of one process group that served under one configuration and under a steady load, so
-that what was measured belongs together. What is not says so in one line, and exits with 1; what is
-no recording at all with 2. Knows nothing of what is made of it.
+A recording is about one process group that served under one configuration and under a steady load,
+so that its figures belong together. If it does not, one line says why, and the exit status is 1. If
+the file is not a recording at all, the exit status is 2. This module does not know how a recording
+is used.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ from headway.recorder.store.reading import FOREVER, Reader, Row, unpack
 from headway.report.model import GilReport
 
 SQLITE = b"SQLite format 3\0"
-# Of a recording's last times, which SQLite's keys can hold.
+# The latest time of a recording that fits into SQLite's keys.
 LATEST = 2.0**33
-# Fewer requests leave a mean of theirs unknown by a tenth and more.
+# With fewer requests their mean is known to a tenth at best.
 LEAST_REQUESTS = 200
-# Reports, of each process: what lies between them is what the recording's own scatter is known by.
+# The least number of reports of each process. The scatter of a recording is that between its
+# reports.
 LEAST_TICKS = 4
-# At the ends of a load a report is partly of the time without it.
+# At the ends of a load, a report is partly about the time without it.
 RAMP = 0.6
-# Between the first half and the second: more is another load.
+# The largest ratio of the first and the second half's load. More is another load.
 STEADY = 1.5
-# Of the window a process must have been there for so much.
+# The share of the window during which a process must have existed.
 PRESENT = 0.9
-# Of the time that the GIL was held so much must be of requests.
+# The share of the time that the GIL was held that must belong to requests.
 LEAST_SERVED = 0.85
 THROTTLED = 0.02
 
 
 class Unfit(CommandError):
-    """The recording cannot support a prediction; the text says why."""
+    """The recording cannot support a prediction. The text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def read_store(path: str) -> Recording:
 
 
 def read_pieces(path: str) -> tuple[list[Row], list[tuple[float, int, bytes]]]:
-    """The processes, and what they reported as finely as it is left: end, process, record."""
+    """The processes, and their reports at the finest level that is left: end, process, record."""
     reader = Reader(path)
     try:
         with reader.snapshot() as snapshot:
@@ -162,7 +164,7 @@ def read_pieces(path: str) -> tuple[list[Row], list[tuple[float, int, bytes]]]:
 def steady(
     path: str, processes: Sequence[tuple[int, list[tuple[float, bytes, Record]]]]
 ) -> tuple[tuple[Worker, ...], float]:
-    """The part between the load's beginning and its end, of each process."""
+    """The part of each process between the beginning and the end of the load."""
     rates = [rate(record) for _, ticks in processes for _, _, record in ticks]
     usual = median([each for each in rates if each] or [0.0])
     at_work = [
@@ -172,7 +174,7 @@ def steady(
     last = min((times[-1] for times in at_work if times), default=0.0)
     workers = []
     for pid, ticks in processes:
-        # The first report reaches into the time before, and the last one into that after.
+        # The first report also covers time before the load, and the last one time after it.
         within = [each for each in ticks if first < each[0] < last]
         seconds = sum(record.get("process_seconds", 0.0) for _, _, record in within)
         if not within or seconds < PRESENT * (last - first) - 2 * seconds / len(within):
@@ -211,7 +213,8 @@ def check_steady(path: str, workers: Sequence[Worker]) -> None:
 
 
 def check(path: str, recorded: Record) -> None:
-    """That it is of one configuration, and that what a prediction goes by was measured."""
+    """Checks that the recording has one configuration, and the measurements that a prediction
+    needs."""
     checks: tuple[tuple[bool, Callable[[], str]], ...] = (
         (
             "disabled" in values(recorded, "gil_mode"),

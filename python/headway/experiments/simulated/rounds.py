@@ -1,6 +1,6 @@
 """The values of a simulated experiment: every row once a round, each round with a seed of its own.
 
-It knows nothing of how a value comes about, nor of how results are shown.
+This module does not know how a value is computed, or how results are shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Progress = Callable[[str], None]
 
 
 class Rounds:
-    """One experiment's. `results` can be shown at any moment, however the rounds ended."""
+    """The rounds of one experiment. `results` can be shown at any time, however the rounds end."""
 
     def __init__(
         self, simulated: Simulated, choice: Choice, conditions: Conditions, progress: Progress
@@ -39,7 +39,8 @@ class Rounds:
         )
 
     def run(self, values: int) -> None:
-        """Raises KeyboardInterrupt as it comes; what there is by then is in the results."""
+        """Runs the rounds. KeyboardInterrupt is raised as it comes, and the results so far are
+        kept."""
         pairs = list(zip(self._rows, self.results.rows, strict=True))
         pairs = [(row, result) for row, result in pairs if not row.left_out]
         name = self.results.name

@@ -1,6 +1,6 @@
-"""SAMPLES of an outcome (`scenario.Outcome`): many times, of which their quantiles are known.
+"""SAMPLES of an outcome (`scenario.Outcome`): many times, of which the quantiles are known.
 
-Pure. It knows nothing of what the times are of.
+Pure. This module does not know the meaning of the times.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from itertools import accumulate
 from typing import Any
 
 NS = 1e9
-# As many as SAMPLES have.
+# The number of quantiles in SAMPLES.
 MOST = 1_001
-# Of a sum of weights, which may have more or less of it than their product.
+# Rounding errors make a sum of weights differ from their product by this share.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Samples:
-    """`times_s` are in order; each stands for as many times as `weights` says. `count` and `sum_s`
-    are exact, and so are the least and the greatest."""
+    """`times_s` are in order; `weights` are how many times each of them stands for. `count` and
+    `sum_s` are exact, and so are the least and the greatest."""
 
     count: int
     sum_s: float
@@ -33,7 +33,7 @@ class Samples:
         return self.sum_s / self.count
 
     def quantile_s(self, share: float) -> float:
-        """The least time that so large a share of all is not above."""
+        """The least time that this share of all times does not exceed."""
         return self.quantiles_s([share])[0]
 
     def quantiles_s(self, shares: Sequence[float]) -> list[float]:

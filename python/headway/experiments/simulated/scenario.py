@@ -1,8 +1,8 @@
 """The input of a simulation: a machine, GILs, and threads that follow scripts.
 
-The words are those of `crates/simulation`, which runs a scenario and keeps nothing from one run to
-the next: the same scenario gives the same outcome. It knows nothing of experiments, of where
-figures come from, or of what is made of an outcome.
+The terms are those of `crates/simulation`, which runs a scenario and keeps nothing from one run to
+the next, so the same scenario has the same outcome. This module does not know experiments, the
+origin of figures, or the use of an outcome.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, TypedDict
 
 from headway import _native
 
-# Nanoseconds, or how they are distributed: a number is always the same, {"exponential": mean},
-# {"uniform": [least, most]}, {"lognormal": [median, sigma]}, or {"quantiles": [least, ..., most]},
-# evenly spaced, which is what measured times become.
+# Nanoseconds, or their distribution: a number is a constant, {"exponential": mean}, {"uniform":
+# [least, most]}, {"lognormal": [median, sigma]}, or {"quantiles": [least, ..., most]}, which are
+# evenly spaced and come from measured times.
 Distribution = float | Mapping[str, Any]
 Step = Mapping[str, Any]
 
@@ -28,62 +28,64 @@ def compute(ns: Distribution) -> Step:
 
 
 def compute_until(ns: Distribution) -> Step:
-    """The same, until so much time has passed since the thread's last `begin`, whoever held the GIL
-    meanwhile."""
+    """The same, until this time has passed since the thread's last `begin`, whichever thread held
+    the GIL meanwhile."""
     return {"compute_until": ns}
 
 
 def call(ns: Distribution) -> Step:
-    """C code: on a core, keeping the GIL until it is over."""
+    """C code that runs on a core and keeps the GIL until it ends."""
     return {"call": ns}
 
 
 def system(ns: Distribution) -> Step:
-    """C code or a system call that drops the GIL, is on a core for so long, and takes it again."""
+    """C code or a system call that drops the GIL, runs on a core for this time, and takes the GIL
+    again."""
     return {"system": ns}
 
 
 def sleep(ns: Distribution) -> Step:
-    """Drops the GIL, is on no core for so long, and takes it again."""
+    """Drops the GIL, leaves the core for this time, and takes the GIL again."""
     return {"sleep": ns}
 
 
 def receive(channel: int, ns: Distribution) -> Step:
-    """Drops the GIL, waits until a message is there, is on a core for so long to get it, and takes
-    the GIL again. Channels are numbered from 0; who waits first gets the first message."""
+    """Drops the GIL, waits for a message, runs on a core for this time to receive it, and takes the
+    GIL again. Channels are numbered from 0. The thread that has waited longest gets the first
+    message."""
     return {"receive": [channel, ns]}
 
 
 def reply(ns: Distribution) -> Step:
-    """Drops the GIL, is on a core for so long, answers the message that was received last, and
-    takes the GIL again. A message that nobody waits for an answer of is dropped."""
+    """Drops the GIL, runs on a core for this time, answers the last received message, and takes the
+    GIL again. The answer is dropped if no thread waits for it."""
     return {"reply": ns}
 
 
 def answer(ns: Distribution) -> Step:
-    """C code that keeps the GIL, on a core for so long, and answers the message that was received
-    last."""
+    """C code that keeps the GIL, runs on a core for this time, and answers the last received
+    message."""
     return {"answer": ns}
 
 
 def ask(channel: int, ns: Distribution) -> Step:
-    """Drops the GIL, is on a core for so long, sends a message, waits until it is answered, and
-    takes the GIL again."""
+    """Drops the GIL, runs on a core for this time, sends a message, waits for the answer, and takes
+    the GIL again."""
     return {"ask": [channel, ns]}
 
 
 def send(channel: int, ns: Distribution) -> Step:
-    """As `ask`, without an answer."""
+    """The same as `ask`, without an answer."""
     return {"send": [channel, ns]}
 
 
 def begin() -> Step:
-    """A request begins, or whatever is to be counted."""
+    """Begins a request, or another unit that is counted."""
     return {"begin": None}
 
 
 def end() -> Step:
-    """And ends. It is counted with the share of its time that lies within the window."""
+    """Ends the unit. It is counted with the share of its time that lies within the window."""
     return {"end": None}
 
 
@@ -98,8 +100,8 @@ class Gil:
 
 @dataclass(frozen=True)
 class Thread:
-    """`gil` is a place in the scenario's GILs, None for none. A script is repeated without end
-    unless it is `once`. `cores` are those that it may run on; all, if there are none."""
+    """`gil` is an index of the scenario's GILs, or None. A script is repeated without end unless it
+    is `once`. `cores` are those on which the thread may run; all, if empty."""
 
     name: str
     script: Sequence[Step]
@@ -111,10 +113,10 @@ class Thread:
 
 @dataclass(frozen=True)
 class Scenario:
-    """The window in which is counted begins `begin_ns` after the start; the run ends at `end_ns`,
-    or when all threads that run `once` are over, if there are any. `machine` are the fields of
-    `headway.experiments.simulated.machine.Machine`. `timeline_events` limits how many events of
-    the window are kept."""
+    """Counting starts `begin_ns` after the start. The run ends at `end_ns`, or when all threads
+    that run `once` have ended, if there are any. `machine` has the fields of
+    `headway.experiments.simulated.machine.Machine`. `timeline_events` limits the number of the
+    window's events that are kept."""
 
     machine: Mapping[str, Any]
     gils: Sequence[Gil]
@@ -125,7 +127,8 @@ class Scenario:
     timeline_events: int = 0
 
     def run(self) -> Outcome:
-        """Raises ValueError for a scenario that cannot be, with the place and the reason."""
+        """Runs the simulation. Raises ValueError for an impossible scenario, with the place and the
+        reason."""
         return Outcome(json.loads(_native.simulate(json.dumps(self, default=vars))))
 
 

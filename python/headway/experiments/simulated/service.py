@@ -1,6 +1,6 @@
-"""A server as a scenario: worker threads that share GILs, and clients that ask them.
+"""A server as a scenario: worker threads that share GILs, and clients that send requests.
 
-Knows nothing of recordings, of how a page's times were found, or of what is made of an outcome.
+This module does not know recordings, how a page's times were derived, or the use of an outcome.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headway.experiments.simulated.scenario import (
 
 WORKER, CLIENT, OTHER = "worker-", "client-", "other-"
 WARM_UP_S = 0.3
-# Of other programs: so long on a core at a time.
+# The time for which a thread of another program runs on a core.
 OTHERS_NS = 1_000_000
 MOST_SHARE = 0.95
 LEAST_WORK_NS = 1_000
@@ -62,7 +62,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Service:
-    """A page under a configuration. `ends_by_clock` says how its work ends."""
+    """A page under a configuration. `ends_by_clock` is true if the clock ends its work."""
 
     page: Page
     ends_by_clock: bool
@@ -113,7 +113,7 @@ class Service:
         return [*think, begin(), ask(process, self.surroundings.costs.http_client_ns), end()]
 
     def _others(self) -> list[Thread]:
-        """One on each core for the first whole share, two for the second, and so on."""
+        """One thread on each core for the first whole share, two for the second, and so on."""
         left, threads = self.surroundings.others, []
         while left > 0:
             share = min(MOST_SHARE, left)
@@ -129,7 +129,7 @@ def spread(times_s: tuple[float, ...], share: float = 1.0) -> dict[str, Any]:
 
 
 def figures_of(scenario: Scenario, outcome: Outcome, demand: Demand) -> Figures:
-    """As `fitting.figures_of` has them of a recording."""
+    """The same figures as `fitting.figures_of` computes from a recording."""
     seconds = window_s(scenario)
     workers = threads_named(outcome, scenario, WORKER)
     clients = threads_named(outcome, scenario, CLIENT)

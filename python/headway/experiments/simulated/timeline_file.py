@@ -1,7 +1,7 @@
-"""`headway simulate NAME --timeline FILE`: one row of an experiment over time, in the form that the
-file's name asks for.
+"""`headway simulate NAME --timeline FILE`: one row of an experiment over time, in the format that
+the file's name asks for.
 
-It knows nothing of how a timeline comes about, nor of what is drawn where.
+This module does not make the timeline, and does not draw it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from headway.trace import perfetto, svg, text
 from headway.trace.timeline import Timeline
 
 SVG, CHROME = ".svg", ".json"
-# A second of a convoy has some thousands.
+# A second of a convoy has some thousands of events.
 MOST_EVENTS = 500_000
 
 
 class TimelineFile:
-    """Where it goes. Raises CommandError (exit code 2) for a file that cannot be written, or whose
-    name does not tell in which form."""
+    """The file of a timeline. Raises CommandError (exit code 2) if it cannot be written, or if its
+    name has no known suffix."""
 
     def __init__(self, file: str) -> None:
         self.path = json_file.check_path(file, "--timeline")
@@ -53,7 +53,7 @@ class TimelineFile:
 
 
 def simulate(simulated: Simulated, choice: Choice, conditions: Conditions) -> Timeline:
-    """The row that the experiment is known for, or what is likest to it of those that were chosen.
+    """Simulates the row for which the experiment is known, or the chosen row that is most like it.
     Raises CommandError (exit code 2) if there is none."""
     rows = [row for row in simulated.rows(choice, conditions.machine) if not row.left_out]
     if not rows:
@@ -72,5 +72,5 @@ def simulate(simulated: Simulated, choice: Choice, conditions: Conditions) -> Ti
 
 
 def likest(rows: Sequence[Row], parameters: Parameters) -> Row:
-    """The first of those that have the most of them."""
+    """The first of the rows that have most of these parameters."""
     return max(rows, key=lambda row: len(parameters.items() & row.parameters.items()))

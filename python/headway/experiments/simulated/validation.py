@@ -1,9 +1,10 @@
-"""Finds what no recording tells, by simulating until the recording comes out.
+"""Finds the hidden parameters of a recording, by simulating until the recording is reproduced.
 
-Two things are hidden in a recording's times, since the kernel adds to them: how much of the cores
-other programs use, and how long a request is really away. Others stretch the time with the GIL
-beyond the CPU time; and requests that are away for longer wait less for it (in a closed loop, where
-everything adds up to the time between two requests of a client) or answer later (in an open one).
+Two things are hidden in a recording's times, because the kernel adds to them: how much of the cores
+other programs use, and how long a request is really away. Other programs stretch the time with the
+GIL beyond the CPU time. Requests that are away for longer wait less for the GIL (in a closed loop,
+where all parts add up to the time between two requests of a client) or answer later (in an open
+loop).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MOST_OTHERS = 3.0
 
 @dataclass(frozen=True)
 class Hidden:
-    """How many threads of others want each core, and which share of a page's time apart is away."""
+    """The number of other programs' threads that compete for each core, and the share of a page's
+    time apart from the GIL in which it is really away."""
 
     others: float
     away: float
@@ -43,7 +45,8 @@ def simulate(service: Service, seed: int, seconds: float) -> Figures:
 
 
 def reproduce(service: Service, recorded: Figures, seed: int) -> Hidden:
-    """`service` is as recorded, with all of its time apart taken for time away."""
+    """Finds the hidden parameters. `service` is as recorded, with all its time apart from the GIL
+    taken for time away."""
     is_open = service.surroundings.demand.is_open
 
     def mean(hidden: Hidden, figure: Callable[[Figures], float]) -> float:
@@ -53,7 +56,7 @@ def reproduce(service: Service, recorded: Figures, seed: int) -> Hidden:
         return sum(found) / len(found)
 
     def excess(others: float, away: float) -> float:
-        """Grows with `away`."""
+        """The difference between simulation and recording; it grows with `away`."""
         hidden = Hidden(others, away)
         if is_open:
             return mean(hidden, lambda it: it.response_s) - recorded.response_s
@@ -72,7 +75,8 @@ def reproduce(service: Service, recorded: Figures, seed: int) -> Hidden:
 
 
 def root(growing: Callable[[float], float], low: float, high: float) -> float:
-    """Where it is 0, between the two; at the end where it is nearest, if nowhere."""
+    """The place between `low` and `high` at which the function is 0. If there is none, the end at
+    which it is nearest to 0."""
     if growing(low) >= 0:
         return low
     for _ in range(STEPS):

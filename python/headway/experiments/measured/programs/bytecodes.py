@@ -1,4 +1,4 @@
-"""How long the interpreter takes for a bytecode of a simple loop. Knows nothing of threads."""
+"""The time that the interpreter takes for a bytecode of a simple loop. Knows nothing of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ NS = 1e9
 
 
 def bytecodes_of_loop(function: Callable[..., object]) -> int:
-    """Of the function's loop, once around: from where its last jump back goes to that jump."""
+    """The number of bytecodes in one iteration of the function's loop: from the target of its last
+    jump back to that jump."""
     listed = [each for each in dis.get_instructions(function) if each.opname != "CACHE"]
     jump = [
         each
@@ -24,7 +25,7 @@ def bytecodes_of_loop(function: Callable[..., object]) -> int:
 
 
 def bytecode_ns(seconds: float) -> float:
-    """CPU time of this thread."""
+    """The CPU time of this thread for a bytecode."""
     countdown(TRIAL_LOOPS)
     loops = round(TRIAL_LOOPS * seconds * NS / loops_ns(TRIAL_LOOPS))
     return loops_ns(loops) / loops / bytecodes_of_loop(countdown)

@@ -1,9 +1,10 @@
-"""CPU-bound threads, and how much they get done.
+"""CPU-bound threads, and the amount of work that they do.
 
     computation.py THREADS [WORKLOAD [SWITCH_INTERVAL_S]]
 
-computes and does nothing else: what work gets done alone, or in a process of its own. Without a
-workload (see `workloads`) the work is the convoy's endless loop of additions and subtractions.
+This program only computes. It measures the work of threads that are alone, or in a process of their
+own. Without a workload (see `workloads`) the work is the convoy's endless loop of additions and
+subtractions.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def add_and_subtract() -> None:
 
 
 class Computation:
-    """Threads that call `work` until they are stopped, and how often they did.
+    """Threads that call `work` until they are stopped, and the number of their calls.
 
-    They are there from the beginning and wait: to start one after another takes as many turns at
-    the GIL, each longer than the one before.
+    They are created at the beginning and wait, because starting them one after another takes as
+    many turns at the GIL, each longer than the one before.
     """
 
     def __init__(self, threads: int, work: Callable[[], object] = add_and_subtract) -> None:
@@ -67,14 +68,14 @@ class Computation:
         work = self._work
         while not self._stopping:
             work()
-            # Only this thread writes its place.
+            # Only this thread writes this element.
             self._done[index] += 1
 
 
 def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
-    """Calls of the work a second within the window, and the process's CPU time for each; under
-    `headway run`, its GIL report too."""
-    # A program under `headway run` has the engine loaded; plain python is to stay plain.
+    """The calls of the work a second within the window, and the process's CPU time for each call.
+    Under `headway run` also the GIL report."""
+    # Under `headway run` the engine is loaded. Plain python must not load it.
     gil = importlib.import_module("headway.gil") if ENGINE in sys.modules else None
     window.sleep_until(times.begin_ns)
     before = gil.snapshot() if gil else None
@@ -97,7 +98,7 @@ def measure(times: window.Window, computation: Computation) -> dict[str, Any]:
 def control(
     cpu_threads: int, work: Callable[[], object] = add_and_subtract, **ready: Any
 ) -> dict[str, Any]:
-    """A program's conversation up to its answer; its threads compute from the warm-up on."""
+    """Runs a program up to its answer; its threads compute from the warm-up on."""
     return conduct(Computation(cpu_threads, work), **ready)
 
 
@@ -117,7 +118,8 @@ def main() -> None:
     times = window.hear_window()
     computation.start()
     window.sleep_until(times.begin_ns)
-    # Nobody else keeps to this window: it is as long where the GIL was not to be had at its begin.
+    # No other process uses this window. If the GIL was not available at its begin, it starts later,
+    # and is as long.
     late_ns = max(0, time.monotonic_ns() - times.begin_ns)
     window.answer(**measure(times._replace(end_ns=times.end_ns + late_ns), computation))
 

@@ -1,9 +1,10 @@
-"""Counts down from a number that its threads share out, and says how far they came in which time.
+"""Counts down from a number that is divided among threads, and reports how far they came and in
+which time.
 
     countdown_threads.py THREADS DECREMENTS SWITCH_INTERVAL_S [exact]
 
-They stop at zero, or at the window's end. `exact` makes timers end when they are due; without it
-the kernel may let them end up to 50 microseconds late, to end several at once.
+They stop at zero, or at the window's end. With `exact`, timers end when they are due. Without it
+the kernel may let them end up to 50 microseconds late, so that several end together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 
 import window
 
-# Between two looks at whether time is over.
+# The number of decrements between two checks of the time.
 CHUNK = 10_000
 PR_SET_TIMERSLACK = 29  # <linux/prctl.h>
 
@@ -25,7 +26,7 @@ def countdown(n: int) -> None:
 
 
 class Part(threading.Thread):
-    """One thread's share. `left` is written by it alone."""
+    """One thread's share. Only this thread writes `left`."""
 
     def __init__(self, index: int, decrements: int, time_is_over: threading.Event) -> None:
         super().__init__(name=f"countdown-{index}")
@@ -44,8 +45,8 @@ class Part(threading.Thread):
 
 
 def make_timers_exact() -> None:
-    """Those of this thread, and of all that it starts."""
-    # Not every CPython was built with it, and nothing else here needs it.
+    """Makes the timers of this thread exact, and those of all threads that it starts."""
+    # Some builds of CPython lack ctypes, and the rest of this program does not need it.
     import ctypes
 
     if ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1):

@@ -2,8 +2,9 @@
 
     echo_client.py PORT
 
-It answers with the latency of each response of the window, and of the one that was under way at its
-end; with the time at which it asked for the first of them; and with whether the last ever came.
+The answer has the latency of each response in the window, and that of the response that was
+outstanding at its end; the time at which the first request was sent; and whether the last response
+arrived.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 import window
 
-# Longer than any wait worth telling apart from no answer at all.
+# A longer wait counts as no answer.
 RECEIVE_TIMEOUT_S = 10
 
 
@@ -33,8 +34,8 @@ def connect(port: int) -> socket.socket:
 
 
 class Asked(NamedTuple):
-    """Each request is sent when the response to the one before it is there: one time and all
-    latencies tell when."""
+    """Each request is sent when the response to the previous one has arrived, so the time of the
+    first and all latencies determine the times of all."""
 
     first_sent_ns: int
     latencies_ns: array[int]
@@ -42,7 +43,8 @@ class Asked(NamedTuple):
 
 
 def ask(client: socket.socket, times: window.Window) -> Asked:
-    """Until all responses after the window's begin are there, up to the first after its end."""
+    """Asks until the first response after the window's end has arrived, and returns all responses
+    after its begin."""
     latencies_ns = array("q")
     clock_ns, record = time.monotonic_ns, latencies_ns.append
     send, receive = client.send, client.recv
@@ -55,7 +57,7 @@ def ask(client: socket.socket, times: window.Window) -> Asked:
             send(b"x")
             receive(1)
         except BlockingIOError:
-            # Its latency is at least the time that it was waited for.
+            # The latency is at least the time that was waited.
             answered = False
             end_ns = received_ns
         received_ns = clock_ns()

@@ -1,8 +1,8 @@
-"""Hashes messages by SHA-256, shared out between threads, and says how long they took.
+"""Hashes messages with SHA-256, divided among threads, and reports how long they took.
 
-hash_threads.py THREADS MESSAGES BYTES SWITCH_INTERVAL_S
+    hash_threads.py THREADS MESSAGES BYTES SWITCH_INTERVAL_S
 
-All messages are one buffer: memory is needed for one. hashlib drops the GIL for each.
+All messages are the same buffer, so memory is needed for one. hashlib drops the GIL for each.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def hash_messages(message: bytes, count: int) -> None:
 
 
 def shares(messages: int, thread_count: int) -> list[int]:
-    """As equal as can be."""
+    """The numbers of messages for the threads, as equal as possible."""
     return [len(range(index, messages, thread_count)) for index in range(thread_count)]
 
 
 def main() -> None:
     thread_count, messages, size = map(int, sys.argv[1:4])
     sys.setswitchinterval(float(sys.argv[4]))
-    # Zeros alone would be pages that were never written.
+    # A buffer of zeros would have pages that were never written.
     message = bytes(range(256)) * (size // 256)
     workers = [
         threading.Thread(target=hash_messages, args=(message, count), name=f"hash-{index}")

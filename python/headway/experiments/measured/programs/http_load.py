@@ -21,12 +21,12 @@ from window import NS
 
 RECEIVE_BYTES = 65536
 TIMEOUT_S = 10.0
-# After a failure, so that a server that is gone is not asked without end.
+# The pause after a failure, so that a missing server is not requested without end.
 PAUSE_S = 0.05
 
 
 class Client:
-    """One connection with at most one request under way."""
+    """One connection with at most one outstanding request."""
 
     def __init__(self, port: int, request: bytes) -> None:
         self._port = port
@@ -50,7 +50,7 @@ class Client:
         self.socket.sendall(self._request)
 
     def receive(self) -> bool:
-        """Whether the response is whole. Raises OSError for one that is none."""
+        """Whether the response is complete. Raises OSError if it is not a response."""
         data = self.socket.recv(RECEIVE_BYTES)
         if not data:
             raise ConnectionError("the server closed a connection")
@@ -65,7 +65,7 @@ class Client:
 
 
 class Load:
-    """All clients from one end of the conversation to the other."""
+    """All clients, from the first message of the benchmark to the answer."""
 
     def __init__(self, port: int, path: str, connections: int) -> None:
         request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()

@@ -16,7 +16,7 @@ import time
 
 import window
 
-# Longer than any wait worth telling apart from no answer at all.
+# A longer wait counts as no answer.
 RECEIVE_TIMEOUT_S = 10
 
 
@@ -30,8 +30,8 @@ def connect(port: int) -> socket.socket:
 
 
 def exchange(client: socket.socket, packet: bytes, end_ns: int) -> int:
-    """How many packets came back of those sent before the end, which is one at least; 0 if one did
-    not."""
+    """The number of returned packets that were sent before the end, at least one; 0 if one did not
+    return."""
     clock_ns, send, receive, size = time.monotonic_ns, client.send, client.recv, len(packet)
     returned = 0
     while True:

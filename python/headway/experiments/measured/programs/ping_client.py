@@ -1,7 +1,7 @@
 """Sends UDP pings until the window's end: `ping_client.py PORT`.
 
-Each goes out a random while after the one before was received, of which a signal tells, so that
-pings neither queue nor fall into step with the switch interval.
+Each is sent a random time after the previous one was received, which the server reports by a
+signal. So pings neither queue nor fall into step with the switch interval.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The charts of `wsgi`: requests and waits by the switch interval, and how long single waits are.
+"""The charts of `wsgi`: requests and waits by the switch interval, and the lengths of single waits.
 
-Of shapes whose threads share GILs, and of rows that nobody schedules. Made from `Results` alone.
+They show shapes whose threads share GILs, in rows without a policy. Made from `Results` alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headway.experiments.results import Result, Results
 from headway.experiments.table import Chart, Series, series_of
 
 PERCENTILES = ("p50", "p95", "p99")
-# How many switch intervals of single waits are shown, each in so many parts.
+# The number of switch intervals of single waits in a chart, and of parts of each.
 INTERVALS = 5
 PARTS = 8
 NS = 1e9
@@ -36,7 +36,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def shapes(results: Results) -> list[tuple[str, Results]]:
-    """The rows of each shape, from the first that is shown to the last."""
+    """The rows of each shape, in the order of the charts."""
     rows = [
         each
         for each in results.where(mode=GIL)
@@ -58,7 +58,7 @@ def requests(name: str, results: Results) -> Chart:
     for shape, some in shapes(results) if base else ():
         assert base is not None
         points = series_of(some, shape, "switch_interval", per=base.median()).points
-        # Theirs by their own baseline.
+        # The published values, relative to their own baseline.
         theirs = [
             (each.parameters["switch_interval"], found.rpm / BASE.rpm)
             for each in some
@@ -71,7 +71,7 @@ def requests(name: str, results: Results) -> Chart:
 
 
 def waits(name: str, results: Results) -> Chart:
-    """Of the first shape."""
+    """The waits of the first shape."""
     series = []
     shape, some = next(iter(shapes(results)), ("", Results("", "", [], {})))
     for percentile in PERCENTILES:
@@ -89,7 +89,8 @@ def waits(name: str, results: Results) -> Chart:
 
 
 def single_waits(name: str, results: Results) -> Chart:
-    """Of the first shape, at its longest interval. Of takes that mod_wsgi does not know of."""
+    """The single waits of the first shape, at its longest interval. mod_wsgi does not measure
+    them."""
     _, some = next(iter(shapes(results)), ("", Results("", "", [], {})))
     known = [each for each in some if each.histogram and "contended_gil_wait_p50_s" in each.figures]
     longest = max(known, key=lambda each: float(each.parameters["switch_interval"]), default=None)
@@ -104,8 +105,8 @@ def single_waits(name: str, results: Results) -> Chart:
 
 
 def distribution(result: Result, interval_s: float) -> list[tuple[float, float, float, float]]:
-    """Which share of the waits falls into each part of an interval. A bucket of the histogram is
-    shared out between the parts that it overlaps."""
+    """The share of the waits in each part of an interval. A histogram's bucket is divided among the
+    parts that it overlaps."""
     found = result.histogram or histogram(())
     width_s = interval_s / PARTS
     counts = [0.0] * (PARTS * INTERVALS)
@@ -120,6 +121,7 @@ def distribution(result: Result, interval_s: float) -> list[tuple[float, float, 
 
 
 def lower_bound_s(bound_s: float) -> float:
-    """Of the bucket with this upper bound: a sixteenth of a power of two nanoseconds wide."""
+    """The lower bound of the bucket with this upper bound: a bucket is a sixteenth of a power of
+    two nanoseconds wide."""
     ns = max(2, round(bound_s * NS))
     return (ns - (1 << ((ns - 1).bit_length() - 1)) / 16) / NS

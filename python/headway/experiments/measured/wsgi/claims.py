@@ -1,12 +1,12 @@
-"""The claims of the published measurements of `wsgi`, and the figures measured here.
+"""The claims of the published measurements of `wsgi`, with the figures measured here.
 
-The published gain, 37,000 to 121,000 requests a minute with a switch interval of 0.1 ms instead of
-5 ms, does not add up for a page that does 3 ms of work. 121,000 a minute are 2,017 a second, and at
-3 ms each six cores of work; the two processes that served them had 1.8. So a page did about 0.9 ms
-of work: it computed *until* 3 ms had passed on the clock, and among five threads that take turns
-every 0.1 ms each lets the others' 3 ms run out. With work that is the same each time there is
-nothing to run out, and what a small interval brings is more switches. Both readings are measured,
-and statements say of each what it does. Made from `Results` alone.
+The published gain, from 37,000 to 121,000 requests a minute with a switch interval of 0.1 ms
+instead of 5 ms, does not add up for a page that does 3 ms of work. 121,000 a minute are 2,017 a
+second, which at 3 ms each need six cores; the two processes that served them used 1.8. So a page
+did about 0.9 ms of work: it computed *until* 3 ms had passed on the clock. If five threads take
+turns every 0.1 ms, the 3 ms of each thread pass while the others compute. With a fixed amount of
+work nothing passes, and a small interval only causes more switches. Both kinds of page are
+measured, and the statements name the kind. Made from `Results` alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def statements(results: Results) -> list[Statement]:
             *of_free_threading(some),
             *of_policies(some),
         ]
-    # A processor's time is not known where this process looked too late, nor a ratio to no wait.
+    # The processor time is unknown if this process read it too late, and there is no ratio to a
+    # wait of 0.
     return [each for each in found if not math.isnan(each.value)]
 
 
@@ -114,7 +115,7 @@ def of_waits(results: Results) -> list[Statement]:
 
 
 def of_shapes(results: Results) -> list[Statement]:
-    """Two GILs have two cores at most, ten processes as many as there are."""
+    """Two GILs use at most two cores, ten processes as many as there are."""
     base = one_thread_each(results.where(workload=DEADLINE))
     usual = unscheduled(results, USUAL_S, workload=DEADLINE, **TWO_BY_FIVE)
     if base is None or usual is None:
@@ -138,7 +139,7 @@ def of_free_threading(results: Results) -> list[Statement]:
                 continue
             ratio, less = ratio_of(row, base), ""
             if workload == FIXED:
-                # The same work takes one thread of this build as many times as long.
+                # On this build one thread takes longer for the same work by this ratio.
                 ratio *= row.median("work_s") / base.median("work_s")
                 less = ", the ratio of the builds' speeds taken out"
             if math.isnan(ratio):
@@ -186,7 +187,7 @@ def of_policies(results: Results) -> list[Statement]:
         if usual is not None:
             text = f"{name} serves what 2 x 5 under {UNSCHEDULED} does, requests of those"
             found.append(Statement(text, ratio_of(row, usual), low=0.93, why=OTHERS_WORK))
-        # Two GILs are no bound where there are no more cores.
+        # If there are no more than two cores, two GILs are not the limit.
         if base is not None and results.calibration.get("cpus", 0) <= 2:
             text = f"{name} serves what {shape_of(base)} does on two cores, requests of those"
             found.append(Statement(text, ratio_of(row, base), low=0.9, why=OTHERS_WORK))
@@ -194,7 +195,7 @@ def of_policies(results: Results) -> list[Statement]:
 
 
 def ratio_of(result: Result, base: Result) -> float:
-    """Round by round."""
+    """The median of the ratios, round by round."""
     ratio = result.ratio(base)
     return ratio.median if ratio else math.nan
 

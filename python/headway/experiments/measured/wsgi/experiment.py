@@ -1,10 +1,10 @@
-"""`wsgi`: a page of 3 ms of Python served by processes and threads of several shapes.
+"""`wsgi`: a page of 3 ms of Python, served by processes and threads of several shapes.
 
-The rows are those of the measurements that mod_wsgi 6.0 was published with, and more of their kind.
-The page has two readings, and what was published can be had from one of them only, see
-`wsgi_statements`. For the policy `stock`, which is plain python, Headway's server has `interval`:
-CPython's own rule, watched. Each value starts a server afresh (`wsgi_server`), puts it under load
-(`programs/http_load.py`), and listens to what its processes report (`wsgi_reports`).
+The rows are those of the measurements that were published with mod_wsgi 6.0, and further ones of
+the same kind. The page has two versions, and only one of them reproduces the published values; see
+`claims`. For the policy `stock`, which is plain python, Headway's server uses `interval`: CPython's
+own rule, measured. Each value starts a new server (`server`), puts it under load
+(`programs/http_load.py`), and receives the reports of its processes (`reports`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Wsgi(Experiment):
         return rows.rows(choice)
 
     def calibrate(self, choice: Choice) -> Parameters:
-        """How many loops are 3 ms of one thread."""
+        """The number of loops that take one thread 3 ms."""
         seconds = work_s(choice.setting(), TRIAL_LOOPS)
         return {
             "fixed_loops": round(TRIAL_LOOPS * FIXED_WORK_S / seconds),

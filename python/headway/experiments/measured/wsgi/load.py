@@ -1,7 +1,7 @@
-"""One value of `wsgi`: a server is started afresh, put under load and weighed.
+"""One value of `wsgi`: starts a server, puts it under load and measures its use of resources.
 
-The clients are a process of their own (`programs/http_load.py`). Knows nothing of which rows were
-chosen, nor of what is made of the values.
+The clients are a process of their own (`programs/http_load.py`). This module does not know how rows
+were chosen, or how values are used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headway.experiments.measured.wsgi.server import Served, Shape, serving
 from headway.experiments.processes import NS, STOCK, BenchmarkError, Setting, Window, program
 
 CONNECTIONS = 10
-# Two readings are about `seconds` if the time between them is this share of it, or longer by no
-# more than its reciprocal.
+# Two readings are valid for `seconds` if the time between them is at least this share of it, and at
+# most its reciprocal.
 IN_TIME = 0.8
 
 
 def work_s(setting: Setting, loops: int) -> float:
-    """How long so many loops take one thread."""
+    """The time that one thread takes for this number of loops."""
     with program(setting, "wsgi_page", str(loops)) as page:
         seconds: float = page.answer()["seconds"]
     return seconds
@@ -35,10 +35,10 @@ def work_s(setting: Setting, loops: int) -> float:
 def load_server(
     shape: Shape, path: str, fixed_loops: int, warm_up_s: float, seconds: float
 ) -> Measured:
-    """Requests a minute. The server has ended when its last reports are read."""
+    """Requests a minute. The server has ended before its last reports are read."""
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as name:
         folder = Path(name)
-        # Apache's processes are another user's where root starts it.
+        # If root starts Apache, its processes belong to another user.
         folder.chmod(0o755)
         socket = folder / "reports"
         with (
@@ -65,11 +65,12 @@ def load_server(
 def load(
     served: Served, workers: list[int], path: str, warm_up_s: float, seconds: float
 ) -> tuple[Window, dict[str, Any], dict[str, float]]:
-    """The window, what the clients say of it, and what the server used within it."""
+    """The window, the clients' answers about it, and the resources that the server used within
+    it."""
     words = (str(served.port), path, str(CONNECTIONS))
     with program(STOCK, "http_load", *words) as clients:
         clients.answer()
-        # Looking for processes takes long on a busy machine, asking those that are known does not.
+        # Finding processes takes long on a busy machine; reading those that are known does not.
         pids = list(process_tree.tree(served.pid))
         window = Window.after(warm_up_s, seconds)
         clients.measure(window)
@@ -103,15 +104,17 @@ def look_at(pids: Iterable[int], served: Served) -> Look:
 
 
 def time_between(first: Look, last: Look, seconds: float) -> float | None:
-    """None if it is not about so many seconds: this process had no processor when it was to look,
-    and knows of less than the load, or of the time after it."""
+    """The time between two readings. None if it differs too much from `seconds`: this process had
+    no processor at the time of a reading, which then misses a part of the load or includes time
+    after it."""
     shortest_s, longest_s = last.began_s - first.ended_s, last.ended_s - first.began_s
     if shortest_s < IN_TIME * seconds or longest_s > seconds / IN_TIME:
         return None
     return (shortest_s + longest_s) / 2
 
 
-# Of those that serve, and of all, such as a supervisor or Apache's own process, too.
+# Processor time and memory of the serving processes, and of all processes, including a supervisor
+# or Apache's own process.
 
 
 def processor_time(

@@ -1,6 +1,6 @@
-"""Apache with mod_wsgi for the experiment `wsgi`: that of an interpreter, as it is configured.
+"""Apache with the mod_wsgi of an interpreter, configured for the experiment `wsgi`.
 
-Knows nothing of loads and reports.
+This module does not know loads and reports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headway.experiments.measured import apache
 from headway.experiments.processes import PROGRAMS
 
 GROUP = "bench"
-# The first that reports.
+# The first version that reports.
 LEAST_VERSION = 6
 TIMEOUT_S = 30
 DIRECTIVES = (
@@ -65,15 +65,16 @@ def command(site: Site, port: int) -> list[str]:
 
 
 def find_express(python: str, free_threading: bool) -> Path:
-    """mod_wsgi-express of an interpreter's environment, else that on PATH, which is for a build
-    with a GIL as a rule."""
+    """The mod_wsgi-express of an interpreter's environment, or else the one on PATH, which usually
+    belongs to a build with a GIL."""
     beside = Path(python).parent / "mod_wsgi-express"
     on_path = None if free_threading else shutil.which("mod_wsgi-express")
     return Path(on_path) if on_path and not beside.exists() else beside
 
 
 def missing(python: str, free_threading: bool) -> str:
-    """Why mod_wsgi cannot serve with this interpreter, and what to do about it; empty if it can."""
+    """The reason why mod_wsgi cannot serve with this interpreter, and the remedy; empty if it
+    can."""
     if without := apache.missing():
         return without
     express = find_express(python, free_threading)

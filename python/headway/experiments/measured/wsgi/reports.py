@@ -23,20 +23,21 @@ from headway.recorder.records.summary import distribution, summarize
 
 TIMEOUT_S = 30.0
 POLL_S = 0.02
-# Apache's processes may be another user's.
+# Apache's processes may belong to another user.
 SOCKET_MODE = 0o666
 PERCENTILES: tuple[Percentile, ...] = ("p50", "p95", "p99")
 # The number of multiples of the switch interval, and half the width around each, in intervals.
 MULTIPLES = 3
 HALF_WIDTH = 0.125
-# Waits that stand for a value's histogram.
+# The number of waits that represent the histogram of a value.
 SAMPLES = 500
-# Of a bucket's upper bound, so that it is within the bucket: these are 1/17 to 1/32 of it wide.
+# A place inside a bucket, as a part of its upper bound: buckets are 1/17 to 1/32 of it wide.
 INSIDE = 1 - 1 / 40
 
 
 class Reports:
-    """From its start to its end, which takes what has been sent by then."""
+    """Receives reports from its start to its end. At the end it takes everything that has been
+    sent."""
 
     def __init__(self, socket: Path) -> None:
         self._recorder = Recorder(Inlet(str(socket), SOCKET_MODE, None))
@@ -49,7 +50,7 @@ class Reports:
         self._recorder.stop()
 
     def wait_for_workers(self, served: Served) -> list[int]:
-        """The pids of those that serve, once all of them have said that they are there."""
+        """The pids of the serving processes, once all of them have reported their start."""
         end_s = time.monotonic() + TIMEOUT_S
         while len(workers := self._recorder.known()) < served.shape.processes:
             served.check_alive()
@@ -62,8 +63,9 @@ class Reports:
         return [worker.pid for worker in workers]
 
     def figures(self, shape: Shape, window: Window) -> tuple[dict[str, float], list[float]]:
-        """Of the requests of a window, and single waits for the GIL. Only when all has come in.
-        Raises BenchmarkError if a process is not what the row is about."""
+        """The figures of a window's requests, and single waits for the GIL. Call it only when
+        all reports have arrived. Raises BenchmarkError if a process does not have the row's
+        settings."""
         workers = self._recorder.known()
         if len(workers) != shape.processes:
             raise BenchmarkError(
@@ -74,7 +76,7 @@ class Reports:
         offset_ns = time.time_ns() - time.monotonic_ns()
         begin_s = (window.begin_ns + offset_ns) / NS
         record = merged(self._recorder.live.ticks(0, math.inf), begin_s)
-        # Reports do not end where the window does: rates are those of the time that they cover.
+        # Reports do not end with the window, so rates refer to the time that the reports cover.
         summary = summarize(record, (window.end_ns - window.begin_ns) / NS, shape.processes)
         found: dict[str, float] = {}
         for name, quantiles in (
@@ -89,7 +91,7 @@ class Reports:
             return found, []
         of_requests = distribution(record, "gil_wait")
         if summary["gil"] is None:
-            # mod_wsgi has no books of single takes: its own ones in a request, added up.
+            # mod_wsgi does not count single takes; it has the sum of its own takes in a request.
             found |= percentiles("gil_wait", of_requests)
             return found, samples(of_requests, SAMPLES)
         waits = distribution(record, "take_wait")
@@ -123,8 +125,8 @@ def check_identity(shape: Shape, identity: dict[str, Any]) -> None:
 
 
 def merged(ticks: list[Tick], begin_s: float) -> dict[str, Any]:
-    """Those that began within the window, the last of which were sent at the processes' ends; of a
-    window shorter than a report, those that reach into it."""
+    """The reports that began within the window, the last of which were sent when the processes
+    ended. If the window is shorter than a report, those that overlap it."""
     within: list[bytes] = []
     touching: list[bytes] = []
     for tick in ticks:
@@ -135,20 +137,21 @@ def merged(ticks: list[Tick], begin_s: float) -> dict[str, Any]:
 
 
 def percentiles(name: str, waits: Histogram | None) -> dict[str, float]:
-    """Nobody waited: zero."""
+    """The percentiles of waits; zero if no take waited."""
     found = waits if waits and waits["count"] else histogram.zeros(0)
     return {f"{name}_{each}_s": found[each] for each in PERCENTILES}
 
 
 def with_immediate(waits: Histogram | None, takes: int) -> Histogram | None:
-    """The waits of so many takes; those that waited are the ones that the histogram has."""
+    """The waits of this number of takes. The histogram has those that had to wait."""
     immediate = max(0, takes - (waits["count"] if waits else 0))
     return histogram.total([histogram.zeros(immediate), waits]) if waits else None
 
 
 def bumps(waits: Histogram | None, interval_s: float) -> dict[str, float]:
     """How much denser waits are around multiples of the switch interval than half-way to the next
-    ones, if there are any. Without bumps it is below 1: the distribution falls ever more slowly."""
+    ones, if there are any. Without peaks it is below 1, because the distribution falls ever more
+    slowly."""
 
     def share_around(multiple: float) -> float:
         low, high = multiple - HALF_WIDTH, multiple + HALF_WIDTH

@@ -1,6 +1,6 @@
-"""The rows of `wsgi`: workload by shape by switch interval by who schedules the GIL, or none.
+"""The rows of `wsgi`: workload by shape by switch interval by policy, and rows without a GIL.
 
-Knows nothing of how a row is measured.
+This module does not know how a row is measured.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SHAPES = ((10, 1), (2, 5), (1, 10))
 QUICK_SHAPES = ((10, 1), (2, 5))
 INTERVALS_S = (0.005, 0.002, 0.0001)
 QUICK_INTERVALS_S = (0.005, 0.0001)
-# CPython's own rule, watched: what Headway's server does for STOCK.
+# The policy of Headway's server for STOCK: CPython's own rule, measured.
 UNSCHEDULED = "interval"
 GIL, FREE_THREADED = "gil", "free-threaded"
 
 
 def rows(choice: Choice) -> list[Row]:
-    """Raises CommandError (exit code 2) for what cannot be."""
+    """Raises CommandError (exit code 2) for an impossible choice."""
     without = missing(choice.server, choice.interpreter, False)
     if without and choice.server == MOD_WSGI:
         raise CommandError(f"--server {MOD_WSGI}: {without}", exit_code=2)
@@ -56,7 +56,8 @@ def rows(choice: Choice) -> list[Row]:
 
 
 def policies_of(choice: Choice) -> tuple[str, ...]:
-    """The unscheduled one first. Raises CommandError for those that mod_wsgi has not."""
+    """The policies, the unscheduled one first. Raises CommandError for those that mod_wsgi does not
+    have."""
     if choice.server == MOD_WSGI:
         if STOCK not in choice.policies:
             raise CommandError(
@@ -67,15 +68,16 @@ def policies_of(choice: Choice) -> tuple[str, ...]:
         return (STOCK,)
     policies = [UNSCHEDULED if policy == STOCK else policy for policy in choice.policies]
     found = tuple(dict.fromkeys(policies))
-    # With little time, the last stands for all.
+    # With --quick the last one stands for all policies.
     return tuple(dict.fromkeys((found[0], found[-1]))) if choice.quick else found
 
 
 def scheduled(
     choice: Choice, policies: tuple[str, ...], threads: int
 ) -> Iterator[tuple[str, float]]:
-    """Which policies at which switch intervals: the unscheduled one at all of them, the others at
-    CPython's own unless some were named. A thread that has a GIL to itself heeds neither."""
+    """The policies with their switch intervals: the unscheduled one with all of them, the others
+    with CPython's default unless the user named some. Both have no effect on a thread with a GIL of
+    its own."""
     intervals_s = choice.switch_intervals_s or (QUICK_INTERVALS_S if choice.quick else INTERVALS_S)
     if threads == 1:
         yield policies[0], intervals_s[0]
@@ -88,7 +90,7 @@ def scheduled(
 
 
 def free_threaded_row(choice: Choice, page: Parameters) -> Row:
-    """Nobody schedules what is not there."""
+    """A row without a GIL has no policy and no switch interval."""
     parameters = {
         **page,
         "mode": FREE_THREADED,
@@ -102,15 +104,15 @@ def free_threaded_row(choice: Choice, page: Parameters) -> Row:
 
 
 def missing(server: str, interpreter: Interpreter, free_threading: bool) -> str:
-    """Why a server cannot be had with an interpreter; empty if it can."""
+    """The reason why a server cannot run with an interpreter; empty if it can."""
     if server == MOD_WSGI:
         return mod_wsgi.missing(interpreter.path, free_threading)
     return "" if interpreter.headway else f"{interpreter.path} has no Headway of its own"
 
 
 def compares_builds(parameters: Parameters) -> bool:
-    """Whether it is to be known how fast a row's build runs one thread: to take that out of the
-    ratio of rows of different builds."""
+    """Whether the speed of one thread on the row's build must be measured, to remove it from ratios
+    between builds."""
     if parameters["workload"] != FIXED:
         return False
     return bool(parameters["mode"] == FREE_THREADED or parameters["threads"] == 1)

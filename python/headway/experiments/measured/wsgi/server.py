@@ -1,8 +1,8 @@
-"""A web server in a shape: processes and threads, and who schedules their GILs.
+"""A web server in a shape: processes and threads, and the scheduler of their GILs.
 
-Headway's own, from the command line as users start it, or Apache with mod_wsgi (`mod_wsgi`).
+It is Headway's own, with the command line that users write, or Apache with mod_wsgi (`mod_wsgi`).
 Each listens on a loopback port of its own, serves `programs/wsgi_page.py` and reports to a socket.
-Knows nothing of the load, nor of what is made of the reports.
+This module does not know the load, or how the reports are used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headway.experiments.processes import PROGRAMS, BenchmarkError, Program, Set
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
 POLL_S = 0.02
-# As often as may be.
+# The shortest interval that is allowed.
 REPORT_INTERVAL_S = 0.5
 HEADWAY, MOD_WSGI = "headway", "mod_wsgi"
 SERVERS = (HEADWAY, MOD_WSGI)
@@ -90,7 +90,7 @@ class Served:
 
 @contextmanager
 def serving(shape: Shape, folder: Path, socket: Path, fixed_loops: int) -> Iterator[Served]:
-    """From its first answer to its end. `folder` is one that anybody may enter."""
+    """A server from its first answer to its end. Every user may enter `folder`."""
     port = None
     if shape.server == HEADWAY:
         command = headway_command(shape, socket)

@@ -1,9 +1,8 @@
-"""The tables of `wsgi`, with what was published beside.
+"""The tables of `wsgi`, with the published values.
 
-A table has a configuration after the other, as the published ones grew. Those figures are of a host
-of about ten cores, so what is to be compared is the shape: each row's share of 10 x 1. They stand
-beside `deadline` alone, the reading of the page that they can be had from. Made from `Results`
-alone.
+A table has one configuration after another, in the order of the published ones. The published
+figures are from a host with about ten cores, so compare the shape: each row's share of 10 x 1. They
+are shown only beside `deadline`, the kind of page that reproduces them. Made from `Results` alone.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ READING = (
 
 
 def published(parameters: Parameters) -> Published | None:
-    """Nobody else has measured Headway's policies, nor said that work was fixed."""
+    """There are no other measurements of Headway's policies, and none of a page with fixed work."""
     if parameters["workload"] != DEADLINE or parameters["policy"] not in (STOCK, UNSCHEDULED):
         return None
     names = ("processes", "threads", "mode", "switch_interval")
@@ -92,7 +91,7 @@ def configuration(parameters: Parameters) -> str:
 
 
 def one_thread_each(results: Results) -> Result | None:
-    """The row that others are held against: no two threads share a GIL there."""
+    """The baseline of the other rows: no two of its threads share a GIL."""
     found = [each for each in results if each.parameters["threads"] == 1 and each.values]
     return found[0] if found else None
 
@@ -102,7 +101,7 @@ def shape_of(result: Result) -> str:
 
 
 def is_theirs(base: Result) -> bool:
-    """Whether the published rows were held against the same shape."""
+    """Whether the published rows have the same baseline."""
     return (base.parameters["processes"], base.parameters["threads"]) == (10, 1)
 
 
@@ -137,7 +136,7 @@ def line(result: Result, base: Result | None) -> list[Cell]:
         scaled(cell_of(result, "rss_bytes"), MB, found and found.rss_bytes),
     ]
     if not result.values:
-        # The reason is said once.
+        # The reason is shown once.
         cells = [cell._replace(text="") for cell in cells]
     return [
         Cell(text=configuration(result.parameters)),
@@ -148,7 +147,7 @@ def line(result: Result, base: Result | None) -> list[Cell]:
 
 
 def share(result: Result, base: Result | None) -> Cell:
-    """Of the requests of one thread each, round by round."""
+    """The share of the requests of the baseline, round by round."""
     found = published(result.parameters)
     ratio = result.ratio(base) if base is not None else None
     if base is None or ratio is None:

@@ -1,7 +1,8 @@
-"""`countdown` in virtual time: threads that count down their shares, once, and are over.
+"""`countdown` in virtual time: threads that each count down their share once, and end.
 
-They all start at once; those of `programs/countdown_threads.py` start one after another, which
-matters to who is first and not to when all are over. Without the timers' slack, timers are exact.
+They all start at once. Those of `programs/countdown_threads.py` start one after another, which
+affects the order of the threads and not the time of the last end. Without timer slack, timers are
+exact.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class SimulatedCountdown(Simulated):
     )
 
     def calibration(self, choice: Choice, conditions: Conditions) -> Parameters:
-        """As many decrements as take one thread the time of a value."""
+        """The number of decrements that take one thread the time of a value."""
         seconds = choice.seconds or SECONDS
         decrements = round(seconds * NS / conditions.costs.decrement_ns)
         return {"decrements": decrements, **super().calibration(choice, conditions)}

@@ -1,8 +1,8 @@
-"""`echo` in virtual time: a thread that receives a byte and sends it back, its client, and what
-computes beside them, as `programs/echo_server.py` and its neighbours do.
+"""`echo` in virtual time: a thread that receives a byte and sends it back, its client, and the load
+beside them, like `programs/echo_server.py` and its neighbours.
 
 The server's thread drops the GIL for recv() and for send(), and takes it after each. The client is
-a process of its own, so it has no GIL to wait for.
+a process of its own, so it does not wait for a GIL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from headway.experiments.simulated.scenario import (
     reply,
 )
 
-# It goes on without end: this is no more than where one step ends and the next begins.
+# The work has no end. This is only the length of a step.
 WORK_NS = 1_000_000
 CONNECTION = 0
 ECHO, CLIENT, COMPUTE = "echo", "client", "compute-"
@@ -104,7 +104,7 @@ class SimulatedEcho(Simulated):
                 "max_s": latencies.quantile_s(1),
             }
         if computing:
-            # One alone would compute all the time.
+            # A single thread would compute all the time.
             figures["work_share"] = total(computing, "computed_ns") / NS / window_s(scenario)
         if row.parameters["mode"] != FREE_THREADED:
             figures |= gil_shares(scenario, outcome)
@@ -121,7 +121,7 @@ def serve(costs: Costs) -> list[Step]:
 
 
 def ask_again(costs: Costs) -> list[Step]:
-    """Each request begins where the one before it ends."""
+    """A client's steps: each request begins where the one before it ends."""
     return [
         begin(),
         ask(CONNECTION, costs.tcp_send_ns),
@@ -132,7 +132,8 @@ def ask_again(costs: Costs) -> list[Step]:
 
 
 def gil_beside(mode: str, gils: list[Gil]) -> int | None:
-    """That of the next thread that computes, which becomes one of `gils` if it is its own."""
+    """The GIL of the next thread that computes. If the thread has a GIL of its own, adds it to
+    `gils`."""
     if mode == FREE_THREADED:
         return None
     if mode != THREADS:
@@ -141,15 +142,15 @@ def gil_beside(mode: str, gils: list[Gil]) -> int | None:
 
 
 def cores_of(where: str, cores: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those of the server and those of its client; none are all."""
+    """The cores of the server and those of its client; an empty tuple means all cores."""
     if where == FREE:
         return (), ()
     return (0,), (0,) if where == ONE else (cores - 1,)
 
 
 def gil_shares(scenario: Scenario, outcome: Outcome) -> dict[str, float]:
-    """How the time of the server's GIL divides. What the echo thread and the handoffs leave is for
-    the CPU-bound threads."""
+    """The shares of the time of the server's GIL. CPU-bound threads have what the echo thread and
+    the handoffs leave."""
     window_ns = window_s(scenario) * NS
     (serving,) = threads_named(outcome, scenario, ECHO)
     io_held_share = serving["held_ns"] / window_ns

@@ -1,8 +1,7 @@
 """A simulated experiment: one of `headway bench`, with values from virtual time.
 
-Rows, tables, charts and statements are those of the experiment. In the place of the processes that
-would bring a value there is a scenario, and what is made of its outcome. It knows nothing of rounds
-or of the command line.
+Its rows, tables, charts and statements are those of the measured experiment. Instead of processes,
+a scenario and its outcome give a value. This module does not know rounds or the command line.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FREE_THREADED = MODES[-1]
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which a value is had. Another seed brings another value."""
+    """The conditions of a value. Another seed gives another value."""
 
     machine: Machine
     costs: Costs
@@ -35,7 +34,7 @@ class Conditions:
     def scenario(
         self, gils: Sequence[Gil], threads: Sequence[Thread], begin_s: float, seconds: float
     ) -> Scenario:
-        """Counted is from `begin_s` for so many seconds."""
+        """A scenario that counts for the given seconds from `begin_s` on."""
         return Scenario(
             machine=asdict(self.machine),
             gils=gils,
@@ -47,21 +46,23 @@ class Conditions:
 
 
 class Scene(NamedTuple):
-    """A row, and how much of it a timeline has."""
+    """A row, and the part of it that a timeline shows."""
 
     parameters: Parameters
     seconds: float
 
 
 class Simulated(ABC):
-    """One name of `headway simulate`. An object without state of its own."""
+    """The experiment behind one name of `headway simulate`. The object has no state."""
 
     experiment: ClassVar[Experiment]
-    # The scene that a timeline explains. Parameters that the user chooses replace its own.
+    # The scene that a timeline explains. Parameters that the user chooses replace those of the
+    # scene.
     scene: ClassVar[Scene]
 
     def rows(self, choice: Choice, machine: Machine) -> list[Row]:
-        """Whether one can be had is a question of this machine, not of the one that simulates."""
+        """The simulated machine decides whether a row is possible, and not the machine that
+        simulates."""
         return [
             replace(row, left_out=self.left_out(row, machine))
             for row in self.experiment.rows(choice)
@@ -82,23 +83,23 @@ class Simulated(ABC):
     def measured(
         self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
     ) -> Measured:
-        """Raises BenchmarkError if nothing happened that could be counted."""
+        """Raises BenchmarkError if the window has nothing to count."""
 
 
 def gil_of(row: Row) -> Gil:
-    """As the row schedules it."""
+    """A GIL with the row's policy and switch interval."""
     policy = row.parameters["policy"]
     interval_ns = row.parameters["switch_interval"] * NS
     return Gil(STOCK_POLICY if policy == STOCK else policy, interval_ns)
 
 
 def gils_of(row: Row) -> list[Gil]:
-    """The one that all of the row's threads have, or none."""
+    """The GIL that all of the row's threads share, if there is one."""
     return [] if row.parameters["mode"] == FREE_THREADED else [gil_of(row)]
 
 
 def own_gil() -> Gil:
-    """That of a process or a sub-interpreter with one thread: nobody asks for it."""
+    """The GIL of a process or sub-interpreter with a single thread: no other thread requests it."""
     return Gil()
 
 

@@ -1,8 +1,8 @@
-"""`latency` in virtual time: a thread that pings wake up, who sends them, and what computes beside
-the thread, as `programs/ping_server.py` and its neighbours do.
+"""`latency` in virtual time: a thread that receives pings, their sender, and the threads that
+compute beside it, like `programs/ping_server.py` and its neighbours.
 
-A ping goes out a random while after the one before was received, of which a signal tells: that
-keeps the GIL, so the thread waits for it once for each ping.
+A ping is sent a random time after the previous one was received. The receiver reports each ping to
+the sender by a signal, which keeps the GIL, so the thread waits for the GIL once for each ping.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def call_ns(workload: str, costs: Costs) -> float:
 
 
 def work_of(workload: str, costs: Costs) -> list[Step]:
-    """A is Python; B keeps the GIL, the others drop it."""
+    """The steps of a workload: A is Python, B keeps the GIL, and the others drop it."""
     ns = call_ns(workload, costs)
     if workload == "A":
         return [compute(ns)]

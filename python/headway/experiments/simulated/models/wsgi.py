@@ -1,9 +1,9 @@
 """`wsgi` in virtual time: processes x threads that serve a page of 3 ms, and ten clients.
 
 The threads are those of `headway serve`: each takes the GIL once for a request, and reads and
-writes without it. Connections are shared out evenly between the processes and stay there. The
-clients are threads without a GIL; the load generator has all of them in one, which it does not
-keep busy. How much memory a process takes is nothing to be simulated.
+writes without it. Connections are divided evenly between the processes and stay there. The clients
+are threads without a GIL. The real load generator has them all in one thread, which it does not
+keep busy. The memory of a process is not simulated.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class SimulatedWsgi(Simulated):
 
 
 def times_of_requests(scenario: Scenario, outcome: Outcome) -> dict[str, float]:
-    """Response: from when a client sends it until a worker has answered."""
+    """The response time, from when a client sends the request until a worker has answered."""
     workers = threads_named(outcome, scenario, WORKER)
     clients = threads_named(outcome, scenario, CLIENT)
     responses = of_some(client["answer_ns"] for client in clients)
@@ -142,7 +142,7 @@ def of_some(found: Iterable[Mapping[str, Any]]) -> Samples:
 
 
 def processor_time(scenario: Scenario, outcome: Outcome, processes: int) -> dict[str, float]:
-    """In cores."""
+    """The processor time, in cores."""
     used, clients = (
         total(threads_named(outcome, scenario, prefix), "cpu_ns") / NS / window_s(scenario)
         for prefix in (WORKER, CLIENT)
@@ -155,7 +155,8 @@ def processor_time(scenario: Scenario, outcome: Outcome, processes: int) -> dict
 
 
 def serve(process: int, workload: str, costs: Costs) -> list[Step]:
-    """A process is a channel. The response's writing counts where the GIL is not held."""
+    """The steps of a worker. Each process has a channel. Writing the response counts as time
+    without the GIL."""
     work = compute_until(WORK_NS) if workload == DEADLINE else compute(WORK_NS)
     return [
         receive(process, costs.http_ns),
@@ -174,7 +175,7 @@ def ask_again(process: int, costs: Costs) -> list[Step]:
 
 
 def percentiles(name: str, found: Samples | None) -> dict[str, float]:
-    """Of nothing: zero."""
+    """The percentiles of samples; zero without samples."""
     return {
         f"{name}_{percentile}_s": found.quantile_s(share) if found else 0.0
         for percentile, share in SHARES.items()
@@ -182,7 +183,7 @@ def percentiles(name: str, found: Samples | None) -> dict[str, float]:
 
 
 def waits_of_takes(waits: Samples | None, takes: float) -> dict[str, float]:
-    """Of those that waited, and of all, many of which did not."""
+    """The waits of takes that had to wait, and of all takes, many of which did not wait."""
     figures = percentiles("contended_gil_wait", waits)
     for percentile, share in SHARES.items():
         among_waits = 1 - (1 - share) * takes / waits.count if waits else 0.0

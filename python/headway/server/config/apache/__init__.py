@@ -1,1 +1,1 @@
-"""Apache configuration files, read for what they say to a WSGI server."""
+"""Reads Apache configuration files for the settings that matter to a WSGI server."""

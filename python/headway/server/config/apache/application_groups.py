@@ -1,8 +1,9 @@
-"""The names of application groups: what %{RESOURCE} and the like stand for in WSGIApplicationGroup.
+"""The names of application groups: the values of %{RESOURCE} and the like in WSGIApplicationGroup.
 
-mod_wsgi works the name out for each request. Here it is known once the configuration is read, from
-the ServerName, the first Listen of the process group and the alias; what only a request could tell
-is refused. Without WSGIApplicationGroup it is %{RESOURCE}: an interpreter for each alias.
+mod_wsgi computes the name for each request. Headway computes it when the configuration has been
+read, from the ServerName, the first Listen of the process group and the alias, and refuses names
+that depend on the request. Without WSGIApplicationGroup the name is %{RESOURCE}, which gives each
+alias an interpreter of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The contents of an Apache configuration, each directive with the hosts, process groups and
 interpreters that it applies to.
 
-Refuses directives where mod_wsgi would not take them, and puts those for httpd alone aside.
+Refuses directives in places in which mod_wsgi would refuse them. Directives that only httpd needs
+are kept apart.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headway.server.config.apache.syntax import Directive
 from headway.server.config.apache.telemetry import TELEMETRY
 from headway.server.config.files import ConfigurationFiles
 
-# The name of the process group that embedded mode becomes.
+# The name of the process group for applications of the embedded mode.
 DEFAULT_GROUP = "default"
 SERVER_ONLY = {
     *CHILDREN,
@@ -26,7 +27,7 @@ SERVER_ONLY = {
     *TELEMETRY,
     *("wsgiinterpreteroptions", "listen", "wsgipythonhome", "wsgirestrictembedded"),
 }
-# Kept with their host, and looked at once all is read.
+# These directives stay with their host until the whole configuration has been read.
 OF_HOST = {
     *core.CORE,
     *("sslengine", "sslcertificatefile", "sslcertificatekeyfile"),
@@ -44,8 +45,8 @@ OTHER = (
 
 @dataclass
 class Contents:
-    """A configuration that was read. `formats` are those of LogFormat by name; `skipped` is what is
-    for httpd alone, by name; `warnings` are in the order of the file."""
+    """The contents of a configuration. `formats` has the formats of LogFormat by name. `skipped`
+    has the directives that only httpd needs, by name. `warnings` are in the order of the file."""
 
     path: str
     server_root: str
@@ -100,7 +101,7 @@ def _sort(contents: Contents, directives: list[Directive], host: Host) -> None:
 
 
 def _sort_section(contents: Contents, section: Directive) -> None:
-    """The other directives in a section for a part of the URLs: none is for Headway."""
+    """Sorts the other directives of a section for a part of the URLs. Headway uses none of them."""
     for directive in section.children or []:
         if directive.children is not None and directive.key in SCOPES:
             _sort_section(contents, directive)

@@ -1,4 +1,4 @@
-"""Directives of httpd's own that say something to Headway too, and which option each sets."""
+"""The directives of httpd itself that Headway uses, and the options that each sets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMEOUT = Checked("S", "a time above 0 in seconds, or with ms, s, min or h", _p
 
 
 class Core(NamedTuple):
-    """A directive of one word: the options that it sets, and what it makes of the word."""
+    """A directive with one word: the options that it sets, and the conversion of the word."""
 
     options: tuple[str, ...]
     kind: Kind
@@ -41,11 +41,11 @@ CORE: dict[str, Core] = {
     "timeout": Core(("body-timeout", "write-timeout"), _TIMEOUT),
     "keepalivetimeout": Core(("keep-alive-timeout",), _TIMEOUT),
     "limitrequestline": Core(("max-target-size",), Whole(256, 2**20)),
-    # 0 lifts the limit there; here it is as high as it goes.
+    # In httpd 0 removes the limit. Headway always has one, so 0 sets the highest.
     "limitrequestfields": Core(
         ("max-fields",), Whole(0, 10_000), lambda count: 10_000 if count == 0 else count
     ),
-    # In httpd the limit of one field; here that of the whole head, which must be able to hold it.
+    # In httpd this limits one field. In Headway it limits the whole head, which contains the field.
     "limitrequestfieldsize": Core(
         ("max-head-size",), Whole(1024, 2**24), lambda size: max(size, LIMITS.max_head_bytes)
     ),
@@ -54,10 +54,10 @@ CORE: dict[str, Core] = {
     "user": Core(("user",), OPTIONS["user"].kind),
     "group": Core(("group",), OPTIONS["group"].kind),
 }
-# Only in the main server.
+# These directives are allowed only in the main server.
 SERVER_ONLY = ("listenbacklog", "user", "group")
 
-# The formats that httpd.conf comes with; Debian counts bytes with %O.
+# The formats in the httpd.conf that httpd ships. Debian's counts bytes with %O.
 _COMMON = r'%h %l %u %t "%r" %>s %[bO]'
 LOG_FORMATS = (
     ("common", re.compile(_COMMON)),
@@ -75,7 +75,7 @@ def read_core(directive: Directive) -> dict[str, Value]:
 
 
 def read_proxy_headers(directive: Directive) -> tuple[tuple[str, ...], list[str]]:
-    """The fields of WSGITrustedProxyHeaders that there are here, and a warning about the others."""
+    """The supported fields of WSGITrustedProxyHeaders, and a warning about the others."""
     names, others = [], []
     for word in directive.words:
         try:
@@ -90,7 +90,8 @@ def read_proxy_headers(directive: Directive) -> tuple[tuple[str, ...], list[str]
 
 
 def read_log(directive: Directive, formats: dict[str, str], server_root: str) -> Value | None:
-    """The access log that a CustomLog of two words asks for; `None` if it is not so simple."""
+    """The access log of a CustomLog with two words. `None` if the directive has another form or a
+    format that Headway does not write."""
     if len(directive.words) != 2 or directive.words[0].startswith("|"):
         return None
     path, form = directive.words

@@ -1,7 +1,8 @@
-"""WSGIDaemonProcess: one process group of mod_wsgi's, its options and its defaults.
+"""WSGIDaemonProcess: one process group of mod_wsgi, its options and its defaults.
 
-Ranges are those of mod_wsgi 6, read strictly: it takes "5x" for 5, and `nan` for a switch interval.
-`NOT_HAD` and `REFUSED` have its options that Headway lacks, each with the reason for users.
+The ranges are those of mod_wsgi 6, read strictly: mod_wsgi reads "5x" as 5, and accepts `nan` as a
+switch interval. `NOT_HAD` and `REFUSED` have mod_wsgi's options that Headway lacks, each with the
+reason for users.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ORIGIN_OF_DEFAULTS = "mod_wsgi's default"
 _COUNT = Whole(0, 2**31 - 1)
 _TEXT = Text("TEXT", "some text")
 
-# Under another name here: the option of ours that it sets.
+# Options that have another name in Headway, with the option that each sets.
 RENAMED: dict[str, tuple[str, Kind]] = {
     "response-socket-timeout": ("write-timeout", DAEMON_SECONDS),
     "socket-timeout": ("write-timeout", DAEMON_SECONDS),
@@ -50,7 +51,7 @@ ZERO_ALLOWED = {
     "header-buffer-size",
     "response-buffer-size",
 }
-# Leaving these out would leave a door open.
+# Without these options, applications would have more rights than the configuration gives them.
 REFUSED = {
     "chroot": "a container, or RootDirectory= of systemd",
     "script-user": "permissions of the directories that scripts lie in",
@@ -95,7 +96,8 @@ def _take(daemon: Daemon, name: str, text: str) -> None:
     if name in RENAMED:
         target, kind = RENAMED[name]
         value = parse(directive, name, kind, text)
-        # 0 leaves it to what Timeout says, and response-socket-timeout goes first.
+        # 0 leaves the timeout to the directive Timeout. response-socket-timeout takes precedence
+        # over socket-timeout.
         if name == "locale":
             daemon.given[target] = table([("LC_ALL", value)], directive.place)
         elif value and (target not in daemon.given or name == "response-socket-timeout"):
@@ -108,7 +110,7 @@ def _take(daemon: Daemon, name: str, text: str) -> None:
     if name == "user" and is_root(value):
         raise directive.refuse(f"user={text}", "a user other than root")
     if name == "processes":
-        # Given at all, it makes wsgi.multiprocess true.
+        # In mod_wsgi the mere presence of the option makes wsgi.multiprocess true.
         daemon.given["multiprocess"] = Value(True, directive.place)
     is_time = option.field.endswith("_s")
     daemon.given[name] = Value(float(value) if is_time else value, directive.place)
@@ -122,7 +124,7 @@ def parse(directive: Directive, name: str, kind: Kind, text: str) -> Any:
 
 
 def known_options() -> list[str]:
-    """Every option of mod_wsgi's, had or not."""
+    """The names of all options of mod_wsgi, including those that Headway lacks."""
     taken = [name for name, option in GROUP_OPTIONS.items() if option.daemon is not None]
     return sorted([*taken, *RENAMED, *NOT_HAD, *REFUSED])
 
@@ -132,7 +134,7 @@ def is_root(user: object) -> bool:
 
 
 def _leave_accounts(daemon: Daemon) -> None:
-    """As mod_wsgi does where Apache was not started by root."""
+    """Ignores users and groups, as mod_wsgi does if Apache was not started by root."""
     for name in ("user", "group", "supplementary-groups"):
         if name in daemon.given:
             del daemon.given[name]
@@ -152,8 +154,8 @@ def defaults() -> dict[str, Value]:
 
 
 def home_of(user: str) -> str | None:
-    """The user's home directory, where a daemon's processes start unless `home=` says other; `None`
-    if there is none, as for `nobody`."""
+    """The user's home directory, in which a daemon's processes start unless `home=` gives another
+    one; `None` if the user has none, such as `nobody`."""
     try:
         entry = pwd.getpwuid(int(user[1:])) if user.startswith("#") else pwd.getpwnam(user)
     except KeyError:

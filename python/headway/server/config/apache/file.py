@@ -1,7 +1,7 @@
-"""An Apache configuration with mod_wsgi's directives, as a draft of what Headway is to serve.
+"""Reads an Apache configuration with mod_wsgi's directives as a draft of a server's settings.
 
-Each WSGIDaemonProcess that an alias leads to becomes a process group; Apache's embedded mode
-becomes the group `default`, which serves what no WSGIDaemonProcess was given.
+Each WSGIDaemonProcess with an alias becomes a process group. Apache's embedded mode becomes the
+group `default`, which serves the aliases without a WSGIDaemonProcess.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ INHERITED = "inherited from server scope"
 
 
 def read_apache(path: str, files: ConfigurationFiles | None = None) -> Draft:
-    """The draft that the file and those it includes make; raises `CommandError` with exit code
-    2."""
+    """The draft of the file and its includes. Raises `CommandError` with exit code 2."""
     contents = read_contents(path, files or ConfigurationFiles())
     telemetry = read_telemetry(contents.main.directives)
     groups = find_groups(contents)
@@ -51,7 +50,7 @@ def read_apache(path: str, files: ConfigurationFiles | None = None) -> Draft:
     draft = Draft([_group_draft(contents, group) for group in groups])
     draft.server |= telemetry
     said = (*contents.warnings, *remarks(contents, groups, draft))
-    # A host may be looked at for several addresses.
+    # A host is read once for each of its addresses, so a warning may occur several times.
     draft.warnings = list(dict.fromkeys(said))
     return draft
 
@@ -109,7 +108,7 @@ def _values_of(contents: Contents, host: Host) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for directive in host.directives:
         if directive.key in core.CORE:
-            # httpd heeds User and Group only where root started it.
+            # httpd uses User and Group only if root started it.
             if directive.key not in ("user", "group") or os.geteuid() == 0:
                 values.update(core.read_core(directive))
         elif directive.key == "customlog":
@@ -145,9 +144,10 @@ def _networks(directive: Directive) -> Value:
 def _add_python(
     contents: Contents, group: Group, daemon: Daemon | None, given: dict[str, Value]
 ) -> None:
-    """Where modules are found, where the processes start, and what their GIL is like."""
+    """Sets the search path for modules, the directory of the processes, and the options of their
+    GIL."""
     home = given.get("home")
-    # mod_wsgi puts home= at the front of sys.path, and nothing in its place.
+    # mod_wsgi puts the directory of home= at the front of sys.path, and nothing if there is none.
     given["app-dir"] = home or Value("", "default")
     user = daemon.given.get("user") if daemon is not None else None
     if home is None and user is not None and (directory := home_of(user.value)):
@@ -176,7 +176,8 @@ def _add_free_threading(contents: Contents, group: Group, given: dict[str, Value
 
 
 def _add_switch_interval(contents: Contents, group: Group, given: dict[str, Value]) -> None:
-    """That of WSGIDaemonProcess goes first; none is kept where there will be no GIL."""
+    """Adds the switch interval. That of WSGIDaemonProcess takes precedence. Without a GIL, none is
+    kept."""
     of_daemon = given.get("switch-interval")
     interval = of_daemon or contents.interpreters.switch_interval(group.name)
     if interval is None:

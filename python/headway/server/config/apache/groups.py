@@ -1,8 +1,8 @@
-"""Process groups as an Apache configuration makes them: which applications are served on which
-address, and by whom.
+"""Finds the process groups of an Apache configuration: which group serves which applications on
+which address.
 
-httpd tells hosts apart by their names and hands each request to the process group of its alias;
-here an address belongs to one process group, so what would need more is refused.
+httpd distinguishes hosts by their names, and passes each request to the process group of its alias.
+In Headway an address belongs to one process group, so configurations that need more are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Group:
 
 
 def find_groups(contents: Contents) -> list[Group]:
-    """The groups that something is served by, in the order of their first Listen."""
+    """The groups that serve something, in the order of their first Listen."""
     groups: dict[str, Group] = {}
     for listen in contents.main.directives:
         if listen.key != "listen":
@@ -91,7 +91,7 @@ def _address(listen: Directive) -> Address:
 
 
 def _hosts_at(contents: Contents, address: Address) -> list[Host]:
-    """The hosts that httpd would choose among, by name, for a connection there."""
+    """The hosts from which httpd would choose by name for a connection to this address."""
     fits = [(host, host.answers(address)) for host in contents.virtual_hosts]
     best = max((fit for _, fit in fits), default=0)
     return [host for host, fit in fits if fit == best] if best else [contents.main]
@@ -123,7 +123,7 @@ def _aliases_at(contents: Contents, listen: Directive, hosts: list[Host]) -> dic
 
 
 def _aliases_of(contents: Contents, host: Host) -> list[Alias]:
-    """Its own, then those of the main server that it does not have itself."""
+    """The aliases of the host, then those of the main server that the host does not override."""
     aliases: dict[str, Alias] = {}
     for each in (host, contents.main) if host is not contents.main else (host,):
         for directive in each.directives:

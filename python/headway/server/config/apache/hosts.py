@@ -1,8 +1,8 @@
 """Virtual hosts: what each serves, where, and in which process group.
 
-A host is the main server or a <VirtualHost>. WSGIProcessGroup and WSGIApplicationGroup hold where
-httpd would have them hold: beside the alias, in sections that fit its path or its script, in the
-virtual host, or at server scope.
+A host is the main server or a <VirtualHost>. WSGIProcessGroup and WSGIApplicationGroup apply where
+httpd applies them: beside the alias, in sections that match its path or its script, in the virtual
+host, or at server scope.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from headway.server.config.apache.syntax import Directive
 from headway.server.config.configuration import Value
 from headway.server.config.option_types import GLOBAL, parse_url_path
 
-# Sections whose content holds for a part of the URLs or files; merged in this order by httpd.
+# Sections whose contents apply to a part of the URLs or files. httpd merges them in this order.
 SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "locationmatch")
 SCOPED = ("wsgiprocessgroup", "wsgiapplicationgroup", "wsgicallableobject")
-# Directives that allow or deny access; the last that applies decides.
+# Directives that allow or deny access. The last one that applies decides.
 ACCESS = ("require", "requireall", "requireany", "requirenone", "deny")
 
 
 class Scoped(NamedTuple):
-    """A directive that holds where all of `sections`, the outermost first, fit."""
+    """A directive that applies where all of `sections`, the outermost first, match."""
 
     directive: Directive
     sections: tuple[Directive, ...]
@@ -35,8 +35,8 @@ class Scoped(NamedTuple):
 
 @dataclass
 class Host:
-    """The main server (`section` is `None`) or a virtual host. `directives` are those that stand
-    directly in it, `scoped` those of `SCOPED` and `ACCESS` wherever they stand."""
+    """The main server (`section` is `None`) or a virtual host. `directives` are those directly in
+    the host; `scoped` are those of `SCOPED` and `ACCESS` at any depth."""
 
     section: Directive | None = None
     directives: list[Directive] = field(default_factory=list)
@@ -50,7 +50,8 @@ class Host:
         return None
 
     def answers(self, address: Address) -> int:
-        """How well it fits an address that is listened on: 0 not at all, 2 by its very host."""
+        """How well the host matches an address of Listen: 0 not at all, 1 by a wildcard, 2 by the
+        address."""
         if self.section is None:
             return 0
         return max((_fit(self.section, word, address) for word in self.section.words), default=0)
@@ -69,8 +70,8 @@ def _fit(section: Directive, word: str, address: Address) -> int:
 
 
 class Alias(NamedTuple):
-    """A WSGIScriptAlias. `process_group` is "" for the default one; `application_group` is as it is
-    written, in `group_directive`. `server_name` is that of the host that it is served for."""
+    """A WSGIScriptAlias. `process_group` is "" for the default one. `application_group` is as
+    written in `group_directive`. `server_name` is the name of the host that serves it."""
 
     path: str
     script: str
@@ -82,7 +83,7 @@ class Alias(NamedTuple):
 
 
 def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -> Alias:
-    """The alias as it holds in `host`, to which it belongs or which inherits it."""
+    """The alias as it applies in `host`, which has it or inherits it."""
     words = directive.words
     if len(words) < 2 or any("=" in word for word in words[:1]):
         raise directive.refuse(directive.text or "nothing", "URL-PATH SCRIPT option=value ...")
@@ -104,7 +105,7 @@ def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -
             raise directive.refuse(f"{name}=", "a name")
 
     def said(option: str, key: str) -> tuple[Directive, str] | None:
-        """The value from the alias or from a directive in force, and that directive."""
+        """The value from the alias or from the directive that applies, and that directive."""
         if option in given:
             return directive, given[option]
         scoped = in_force((key,), path, script, (main, host) if host is not main else (main,))
@@ -144,7 +145,7 @@ def _name(directive: Directive, text: str) -> str:
 def in_force(
     keys: tuple[str, ...], path: str, script: str, hosts: tuple[Host, ...]
 ) -> Directive | None:
-    """The directive of `keys` that holds for a script under a URL path: of those that fit the one
+    """The directive of `keys` that applies to a script under a URL path: of all that match, the one
     that httpd would merge last."""
     fitting = [
         (_merge_order(scoped, order), scoped.directive)
@@ -153,13 +154,13 @@ def in_force(
         if scoped.directive.key in keys
         and all(_fits(section, path, script) for section in scoped.sections)
     ]
-    # Equal ones: the later in the file, which a stable sort leaves last.
+    # A stable sort leaves the later of two equal directives last.
     return sorted(fitting, key=lambda each: each[0])[-1][1] if fitting else None
 
 
 def _merge_order(scoped: Scoped, host_order: int) -> tuple[int, int, int]:
-    """Sections go over hosts, <Location> over <Files> over <Directory>, a longer <Directory> over
-    a shorter one, and a virtual host over the main server."""
+    """Sections override hosts, <Location> overrides <Files> and <Files> <Directory>, a longer
+    <Directory> overrides a shorter one, and a virtual host overrides the main server."""
     if not scoped.sections:
         return -1, host_order, 0
     section = scoped.sections[-1]

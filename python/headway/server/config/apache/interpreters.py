@@ -1,9 +1,10 @@
-"""<WSGIInterpreterOptions>: settings for the interpreters that its selectors match, and who wins.
+"""<WSGIInterpreterOptions>: settings for the interpreters that its selectors match, and their order
+of precedence.
 
-The rules are mod_wsgi's as its documentation has them: for each directive the container with more
-selectors goes first, then the later one, then server scope; WSGIPythonPath adds up, the most
-specific directories first. What a container with application-group= says is for the interpreters of
-that group; a switch interval or a path without it, for all of the process.
+The rules are those of mod_wsgi's documentation. For each directive the container with more
+selectors takes precedence, then the later one, then server scope. The directories of WSGIPythonPath
+add up, the most specific first. A container with application-group= applies to the interpreters of
+that group. A switch interval or a path without application-group= applies to the whole process.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Container:
         return (self.process_group is not None) + (self.application_group is not None)
 
     def matches(self, process_group: str, application_group: str | None) -> bool:
-        """`process_group` is "" for the default one; with `None` for the application group it must
-        hold for all of the process."""
+        """`process_group` is "" for the default one. If `application_group` is `None`, only a
+        container that applies to the whole process matches."""
         return self.process_group in (None, process_group) and self.application_group in (
             None,
             application_group,
@@ -114,7 +115,8 @@ class Interpreters:
         return Value(value, directive.place)
 
     def _has_effect(self, directive: Directive, value: Value, container: Container | None) -> bool:
-        """Whether it is heeded; if not, a warning says so, unless it asks for what is so anyway."""
+        """Returns whether the directive has an effect. If not, a warning says so, unless the
+        directive asks for what Headway does in any case."""
         reason = None
         is_of_group = container is not None and container.application_group is not None
         if directive.key == "wsgiperinterpretergil" and value.value and sys.version_info < (3, 12):
@@ -127,14 +129,15 @@ class Interpreters:
         return reason is None
 
     def switch_interval(self, process_group: str) -> Value | None:
-        """For the GIL that the interpreters of a process share. Server scope is for the default
-        process group alone: a WSGIDaemonProcess has an option of its own, which goes before all of
-        this."""
+        """The interval of the GIL that the interpreters of a process share. Server scope applies to
+        the default process group alone. WSGIDaemonProcess has an option of its own, which takes
+        precedence over everything here."""
         value = self._of_process("wsgiswitchinterval", process_group)
         return value or (self._top.get("wsgiswitchinterval") if process_group == "" else None)
 
     def free_threading(self, process_group: str) -> Value | None:
-        """Server scope is for every process group."""
+        """Whether the process group runs without a GIL. Server scope applies to every process
+        group."""
         key = "wsgifreethreading"
         return self._of_process(key, process_group) or self._top.get(key)
 
@@ -143,8 +146,8 @@ class Interpreters:
         return container.values[key] if container else None
 
     def python_path(self, process_group: str) -> list[Value]:
-        """Directories for sys.path in all interpreters, the most specific first, without the base
-        of a daemon."""
+        """Directories for sys.path in all interpreters, the most specific first, without those of
+        the daemon itself."""
         layers = [each.values["wsgipythonpath"] for each in self._paths(process_group, None)]
         has_base = process_group == "" and "wsgipythonpath" in self._top
         return [*layers, self._top["wsgipythonpath"]] if has_base else layers
@@ -162,7 +165,8 @@ class Interpreters:
         if container is not None and container.application_group is not None:
             given["switch-interval"] = container.values["wsgiswitchinterval"]
         paths = self._paths(process_group, name)
-        # The process's paths follow anyway; they are listed only before a path of the group.
+        # The process's own paths come last anyway. They are listed only where a path of the group
+        # follows.
         while paths and paths[-1].application_group is None:
             del paths[-1]
         if paths:
@@ -179,7 +183,7 @@ class Interpreters:
         return self._fitting("wsgipythonpath", process_group, name)
 
     def _fitting(self, key: str, process_group: str, name: str | None) -> list[Container]:
-        """The containers that say `key`, whoever goes first first."""
+        """The containers that set `key`, in order of precedence."""
         fitting = [
             each
             for each in self._containers
@@ -192,7 +196,8 @@ class Interpreters:
         return self._top.get("wsgiswitchinterval")
 
     def groups_named(self) -> dict[str, Directive]:
-        """The process groups that containers select, for a look at whether they exist."""
+        """The process groups that containers select, each with its section, so that a missing one
+        is found."""
         return {each.process_group: each.section for each in self._containers if each.process_group}
 
     def application_groups_named(self) -> dict[str, Directive]:

@@ -1,6 +1,5 @@
-"""mod_wsgi's directives that Headway refuses, or knows and can do without: each with the reason
-that users see. What is left out here stays unknown, and is refused by name.
-"""
+"""mod_wsgi's directives that Headway refuses or ignores, each with the reason for users. A
+directive that is in none of these tables is refused as unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from headway.server.config.apache.interpreters import ON_OR_OFF, parse_word
 from headway.server.config.apache.syntax import Directive
 from headway.server.config.option_types import Text
 
-# Without these directives, requests would be allowed or served against the configuration.
+# Without these directives, requests would be served or allowed against the configuration.
 REFUSED = {
     "wsgiscriptaliasmatch": "WSGIScriptAlias, whose paths are no patterns",
     "wsgidispatchscript": "WSGIScriptAlias with process-group=",
@@ -23,8 +22,8 @@ REFUSED = {
 
 
 class Without(NamedTuple):
-    """A directive that changes nothing. `so_anyway` is the value that says what holds here in any
-    case, which is no reason to warn."""
+    """A directive without effect. `so_anyway` is the value that describes what Headway does in any
+    case; it needs no warning."""
 
     kind: Kind
     reason: str
@@ -66,8 +65,8 @@ WITHOUT_EFFECT: dict[str, Without] = {
 
 
 def note(directive: Directive) -> str | None:
-    """The warning about a directive of `WITHOUT_EFFECT`; `None` without one.
-    Raises `CommandError` for one that mod_wsgi would not take, or that is refused."""
+    """The warning about a directive of `WITHOUT_EFFECT`; `None` if it needs none. Raises
+    `CommandError` for a directive that mod_wsgi would refuse, or that Headway refuses."""
     if directive.key in REFUSED:
         raise directive.refuse("it", f"{REFUSED[directive.key]}; this cannot be done here")
     without = WITHOUT_EFFECT[directive.key]

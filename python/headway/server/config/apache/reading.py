@@ -1,8 +1,8 @@
-"""Reads an Apache file as httpd does: includes, variables, and sections that depend on what the
-server is, so that what remains is the directives that hold.
+"""Reads an Apache file as httpd does, with includes, variables and conditional sections. The result
+has only directives that apply.
 
-Knows `Define`, `Include`, `LoadModule`, `ServerRoot` and `<If...>` by name; leaves the rest alone.
-Files are parsed one by one, in the order in which httpd meets them.
+Knows `Define`, `Include`, `LoadModule`, `ServerRoot` and `<If...>` by name, and returns all other
+directives. Parses the files in the order in which httpd reads them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from headway.server.config.apache.syntax import Directive, parse_lines
 from headway.server.config.files import ConfigurationFiles
 
 MAX_INCLUDE_DEPTH = 32
-# The httpd whose configuration this is taken for, in <IfVersion>.
+# The version of httpd against which <IfVersion> is compared.
 VERSION = (2, 4, 66)
-# The modules that Headway replaces, and those that are built into every httpd.
+# The modules that Headway replaces, and those that every httpd contains.
 BUILT_IN = ("core", "http", "log_config", "so", "unixd", "version", "wsgi")
 MODULES = {f"mod_{name}.c" for name in BUILT_IN} | {f"{name}_module" for name in BUILT_IN}
 COMPARISONS = {
@@ -33,7 +33,7 @@ COMPARISONS = {
 
 
 class ApacheReader:
-    """One reading of a configuration; `server_root` and `warnings` are known afterwards."""
+    """One reading of a configuration. `server_root` and `warnings` are known when it has ended."""
 
     def __init__(self, path: str, files: ConfigurationFiles) -> None:
         self._files = files
@@ -43,7 +43,8 @@ class ApacheReader:
         self._modules = MODULES | {"core.c", "http_core.c"}
 
     def read(self, path: str, depth: int = 0) -> list[Directive]:
-        """The directives of the file that hold, those of included files in their place."""
+        """The directives of the file that apply. Those of an included file take the place of the
+        Include."""
         try:
             text = self._files.read(path, "surrogateescape")
         except OSError as error:
@@ -71,7 +72,8 @@ class ApacheReader:
         return kept
 
     def _substitute(self, text: str) -> str:
-        """`${NAME}` for what `Define` or the environment says; httpd leaves others as they are."""
+        """Replaces `${NAME}` by the value of `Define` or the environment. As in httpd, unknown
+        names stay."""
 
         def value(found: re.Match[str]) -> str:
             name = found[1]
@@ -113,7 +115,7 @@ class ApacheReader:
         if not found:
             raise section.refuse(section.text, "one of = > >= < <= and a version such as 2.4")
         version = tuple(map(int, found[3].split(".")))
-        # As many parts as are given: 2.4 is every 2.4.
+        # Only the given parts are compared, so 2.4 matches every 2.4.x.
         holds = COMPARISONS[found[2] or "="](VERSION[: len(version)], version)
         return bool(holds) is not bool(found[1])
 

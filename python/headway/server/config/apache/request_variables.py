@@ -1,5 +1,5 @@
-"""SetEnv, PassEnv and UnsetEnv: variables of a request, which mod_wsgi puts into its environ, and
-nothing into os.environ."""
+"""SetEnv, PassEnv and UnsetEnv: variables that mod_wsgi puts into the environ of each request, and
+not into os.environ."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ KEYS = ("setenv", "passenv", "unsetenv")
 
 
 def read_variables(main: Host, hosts: list[Host], warnings: list[str]) -> dict[str, Value]:
-    """Those of a process group that serves `hosts`: what server scope says, changed by what the
-    virtual host does. Raises `CommandError` where hosts differ, which are not told apart."""
+    """The variables of a process group that serves `hosts`: those of server scope, changed by the
+    virtual host. Raises `CommandError` if the hosts' variables differ, because Headway does not
+    distinguish the hosts of an address."""
     found: dict[str, Value] = {}
     for number, host in enumerate(hosts):
         variables = _read(main, {}, warnings)

@@ -1,10 +1,10 @@
-"""The syntax of Apache's configuration files: lines, words, sections, and a directive's place.
+"""The syntax of Apache's configuration files: lines, words, sections, and the place of a directive.
 
-Text in, directives out: continued lines are joined, comments dropped, sections nested. Knows no
-directive by name and reads no file; `reading` does. Pure.
+Turns text into directives: joins continued lines, drops comments, nests sections. Knows no
+directive by name and reads no file; `reading` does both. Pure.
 
-A lexer of our own, since none of the parsers that could be had keeps line numbers and follows
-httpd's rules: see docs/design/configuration.md.
+This lexer is Headway's own, because no available parser keeps line numbers and follows httpd's
+rules: see docs/design/configuration.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 from headway.errors import CommandError
 
-# Sections are read by functions that call themselves, and so are files within files.
+# The depth of nested sections and includes, which are read by recursive functions.
 MAX_DEPTH = 20
 
 
 @dataclass
 class Directive:
-    """One directive, or a section with what is in it. `text` is what follows the name."""
+    """One directive, or a section with its contents. `text` is the rest of the line."""
 
     name: str
     text: str
@@ -36,12 +36,12 @@ class Directive:
 
     @property
     def key(self) -> str:
-        """The name to compare: httpd does not look at case."""
+        """The name for comparisons: httpd ignores case."""
         return self.name.lower()
 
     @property
     def shown(self) -> str:
-        """The name as it is spoken of in messages."""
+        """The name as messages show it."""
         return self.name if self.children is None else f"<{self.name}>"
 
     @property
@@ -80,8 +80,9 @@ def split_words(text: str) -> Iterator[str]:
 
 
 def next_word(text: str) -> tuple[str, str]:
-    """The first word of `text` and what follows it, by httpd's `ap_getword_conf`: in quotes of
-    either kind spaces may stand, and a backslash keeps the quote or backslash after it."""
+    """The first word of `text` and the rest, by the rules of httpd's `ap_getword_conf`: a word in
+    quotes of either kind may contain spaces, and a backslash escapes the quote or backslash after
+    it."""
     text = text.lstrip()
     if text[:1] in ("'", '"'):
         quote = text[0]
@@ -121,8 +122,8 @@ def parse_lines(file: str, text: str) -> list[Directive]:
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each logical line that says something, and the number of its first physical one. A backslash
-    at the end of a line continues it, comments included."""
+    """Each logical line that is not empty, with the number of its first physical line. A backslash
+    continues a line, even a comment."""
     whole, first = "", 0
     for number, line in enumerate(text.split("\n"), 1):
         first = first or number
@@ -155,7 +156,7 @@ def _close(stack: list[Directive], file: str, line: int, content: str) -> None:
 
 
 def places(directives: Sequence[Directive]) -> str:
-    """Where directives stand, briefly: `FILE:3,7, OTHER:1`."""
+    """The places of directives in a short form: `FILE:3,7, OTHER:1`."""
     by_file: dict[str, list[int]] = {}
     for directive in directives:
         lines = by_file.setdefault(directive.file, [])

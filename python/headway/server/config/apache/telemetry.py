@@ -1,6 +1,6 @@
-"""mod_wsgi's directives of telemetry: what they say of the server as a whole.
+"""mod_wsgi's directives for telemetry, which apply to the server as a whole.
 
-Each is at server scope, and the last one counts.
+Each is allowed at server scope only, and the last one counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ USER_AGENT = "captureuseragent"
 
 
 def read_telemetry(directives: Iterable[Directive]) -> dict[str, Value]:
-    """Options of the server by name; raises `CommandError` for what mod_wsgi would not take."""
+    """The options of the server by name. Raises `CommandError` for values that mod_wsgi would
+    refuse."""
     values: dict[str, Value] = {}
     for directive in directives:
         if directive.key == SERVICE:

@@ -1,6 +1,5 @@
-"""Warnings about an Apache configuration that was understood: settings with another meaning here,
-and directives that were left out.
-"""
+"""Warnings about an Apache configuration that was read successfully: settings with another meaning
+in Headway, and directives that were left out."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from headway.server.config.option_types import GLOBAL, show_application_group
 
 
 def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[str]:
-    """Warnings, one line each; the last one names all that is for httpd alone."""
+    """Warnings, one line each. The last one names all directives that only httpd needs."""
     yield from _unused(contents, groups)
     yield from contents.interpreters.warnings
     yield from _top_switch_interval(contents, draft)
@@ -65,7 +64,8 @@ def _top_switch_interval(contents: Contents, draft: Draft) -> Iterator[str]:
 
 
 def _parts(contents: Contents, group: Group) -> Iterator[str]:
-    """A <Location> below an alias, in which httpd would choose another interpreter or process."""
+    """Warns about a <Location> below an alias for which httpd would choose another interpreter or
+    process."""
     for host in (contents.main, *(host for host in group.hosts if host is not contents.main)):
         for directive, sections in host.scoped:
             section = sections[-1] if sections else directive
