@@ -154,15 +154,15 @@ class Program:
         raise BenchmarkError(f"{self.name} {what}; the last that it said: {self.last_message()}")
 
 
-def prepare_child() -> None:
+def prepare_child(lifetime_s: int = LIFETIME_S) -> None:
     """Runs in the child before exec, which keeps all three: a process group, to be killed as one (a
     session would change how the kernel schedules it); SIGTERM at the parent's death; and an alarm,
-    whose default action kills."""
+    whose default action kills, unless `lifetime_s` is 0."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(LIFETIME_S)
+    signal.alarm(lifetime_s)
 
 
 def python_path() -> str:
