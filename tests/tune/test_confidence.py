@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from simulated import CONTROL, DEADLINE, PRIORITY, experiment
+from made_experiments import CONTROL, DEADLINE, PRIORITY, experiment
 
 from headway.tune.confidence import effect, widths
 from headway.tune.trials import Result

@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from simulated import CONTROL, DEADLINE, PRIORITY, experiment
+from made_experiments import CONTROL, DEADLINE, PRIORITY, experiment
 
 from headway.json_shape import find_problem
 from headway.options import argument

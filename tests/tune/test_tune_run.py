@@ -77,7 +77,10 @@ def test_bad_words_are_refused(words: list[str], expected: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["-c", "raise SystemExit(3)"], "under interval at 5 ms ended with exit status 3"),
+        (
+            ["-c", "raise SystemExit(3)"],
+            "interval at 5 ms: the program ended with exit status 3; it wrote: nothing",
+        ),
         (["--metric", "no: (.)", "-c", "print(1)"], "nothing on the program's stdout matches"),
         (["--metric", "(.*)", "-c", "print('x')"], "must match a number"),
     ],

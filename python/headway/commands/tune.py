@@ -1,55 +1,49 @@
-"""The verb `headway tune`: what is tuned, by which goal, for how long, and where results go.
+"""The verb `headway tune`, and its form `run`.
 
-It has three forms, each with a parser of its own: `run PROGRAM`, `serve APP` and `SERVER`.
+It has three forms, each with a parser of its own: `run PROGRAM`, `serve APP` and `SERVER`, which
+`split_arguments` gives the name `server`.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 import re
-from collections.abc import Callable
 
-from headway import json_file
 from headway.commands import run as run_verb
+from headway.commands import tune_server
 from headway.commands.run import Program as ProgramWords
-from headway.errors import CommandError, reason_of
-from headway.experiments import signals
-from headway.experiments.options import each_once
-from headway.experiments.output import outputs
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
-from headway.experiments.progress import clear_progress, progress
-from headway.options import SWITCH_INTERVAL, Percentage, Policy, Seconds, argument
-from headway.tune import text
-from headway.tune.document import to_document
-from headway.tune.goals import OF_PROGRAM, TIME, Figure, Figures, Goal, GoalKind, metric
-from headway.tune.program import Program
-from headway.tune.setting import SWITCH_INTERVALS_S, Setting, candidates
-from headway.tune.trials import LEVEL, Measured, Trials
-
-FORMS = ("run",)
-RUN_FOR_S = 120.0
-DEFAULT_MARGIN_PERCENT = 10.0
-DURATION = Seconds(1, 86_400)
-OPTIONS_WITH_VALUE = (
-    "--metric",
-    "--goal",
-    "--for",
-    "--margin",
-    "--policy",
-    "--switch-interval",
-    "--json",
+from headway.commands.tune_options import (
+    WITH_VALUE,
+    add_common_options,
+    conduct,
+    json_path_of,
+    make_trials,
+    read_goal,
 )
+from headway.errors import CommandError
+from headway.experiments import signals
+from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
+from headway.tune.goals import OF_PROGRAM, TIME, Figure, Goal, metric
+from headway.tune.program import Program
+from headway.tune.setting import Setting
+
+FORMS = ("run", "serve", "server")
+RUN_FOR_S = 120.0
+HELP = ("-h", "--help")
+
 
 DESCRIPTION = """\
-Finds the policy and the switch interval that suit a program, by experiment. Each round measures the
-present setting and every candidate, in random order; a candidate's effect is the ratio to the
-present setting of the same round. The intervals of the ratios are valid after every round (95 % for
-all together), so the experiment stops as soon as it knows enough, with one of three results:
+Finds the policy and the switch interval that suit a program or a server, by experiment. Each round
+measures the present setting and every candidate, in random order; a candidate's effect is the ratio
+to the present setting of the same round. The intervals of the ratios are valid after every round
+(95 % for all together), so the experiment stops as soon as it knows enough, with one of three
+results:
 
   winner      the interval of a candidate is better than the present setting by more than --margin
   equivalent  no candidate is better by more than --margin
   undecided   the time of --for is over before
+
+FORM is one of these. `headway tune SERVER` is short for `headway tune server SERVER`.
 """
 RUN_DESCRIPTION = """\
 Runs PROGRAM again and again, as `headway run --follow` would, and compares the time that it takes,
@@ -68,13 +62,18 @@ examples:
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     forms = parser.add_subparsers(metavar="FORM", required=True, dest="form")
-    run_form = forms.add_parser(
-        "run",
-        help="tune a program that ends",
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    prepare_run(run_form)
+    for name, purpose, prepare in (
+        ("run", "tune a program that ends", prepare_run),
+        ("serve", "tune an application, with a server and a load", tune_server.prepare_serve),
+        ("server", "tune a server that runs", tune_server.prepare_server),
+    ):
+        form = forms.add_parser(
+            name,
+            help=purpose,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        prepare(form)
 
 
 def prepare_run(parser: argparse.ArgumentParser) -> None:
@@ -105,56 +104,27 @@ def prepare_run(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser, RUN_FOR_S)
 
 
-def add_common_options(parser: argparse.ArgumentParser, for_s: float) -> None:
-    parser.add_argument(
-        "--margin",
-        metavar="PERCENT",
-        type=argument(Percentage(1000)),
-        default=DEFAULT_MARGIN_PERCENT,
-        help="by how much a setting must be better to win (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--for",
-        dest="for_s",
-        metavar="S",
-        type=argument(DURATION),
-        default=for_s,
-        help="the longest time, in seconds or with a unit, such as 10m (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--policy",
-        action="append",
-        metavar="P",
-        type=argument(Policy()),
-        help="a policy to try; may be given several times (default: all)",
-    )
-    shown = " and ".join(f"{each * 1e3:g}ms" for each in SWITCH_INTERVALS_S)
-    parser.add_argument(
-        "--switch-interval",
-        action="append",
-        metavar="S",
-        type=argument(SWITCH_INTERVAL),
-        help="a switch interval to try, in seconds, or with a unit, such as 5ms; may be given "
-        f"several times (default: the present one, {shown})",
-    )
-    parser.add_argument(
-        "--json", metavar="FILE", help="also write everything to FILE as JSON; - is stdout"
-    )
-
-
-def split_arguments(arguments: list[str]) -> tuple[list[str], ProgramWords | None]:
-    if arguments[:1] != ["run"]:
-        return arguments, None
-    own, program = run_verb.split_arguments(arguments[1:], OPTIONS_WITH_VALUE)
-    return ["run", *own], program
+def split_arguments(arguments: list[str]) -> tuple[list[str], ProgramWords | list[str] | None]:
+    """Cuts off the program of `run`, or what `serve` passes to the server after `--`."""
+    if arguments[:1] == ["run"]:
+        own, program = run_verb.split_arguments(arguments[1:], ("--metric", *WITH_VALUE))
+        return ["run", *own], program
+    if arguments[:1] == ["serve"]:
+        place = arguments.index("--") if "--" in arguments else len(arguments)
+        return arguments[:place], arguments[place + 1 :]
+    if arguments and arguments[0] not in (*FORMS, *HELP):
+        arguments = ["server", *arguments]
+    return arguments, None
 
 
 def run(options: argparse.Namespace) -> int:
-    json_path = None if options.json is None else json_file.check_path(options.json)
-    return tune_program(options, json_path)
+    signals.watch()
+    if options.form == "run":
+        return tune_program(options)
+    return tune_server.run(options)
 
 
-def tune_program(options: argparse.Namespace, json_path: str | None) -> int:
+def tune_program(options: argparse.Namespace) -> int:
     program: ProgramWords | None = getattr(options, "program", None)
     if program is None:
         raise CommandError("nothing to run: give a SCRIPT, -m MODULE or -c CODE", exit_code=2)
@@ -166,66 +136,13 @@ def tune_program(options: argparse.Namespace, json_path: str | None) -> int:
     figures: tuple[Figure, ...] = OF_PROGRAM
     if options.metric is not None:
         figures = (metric(options.smaller), *OF_PROGRAM)
-    goal = Goal(figures[0] if options.metric is not None else TIME)
+    goal = Goal(TIME if options.metric is None else figures[0])
     if options.goal is not None:
-        try:
-            goal = GoalKind(figures).parse(options.goal)
-        except ValueError:
-            allowed = GoalKind(figures).allowed
-            raise CommandError(f"--goal: found {options.goal!r}; allowed: {allowed}", 2) from None
+        goal = read_goal(options.goal, figures)
+    json_path = json_path_of(options)
     measure = Program(program.words, options.metric).measure
     control = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
-    trials = make_trials(options, control, goal, measure)
-    trials.figures = list(dict.fromkeys((goal.figure, *figures)))
-    return conduct(trials, json_path)
-
-
-def make_trials(
-    options: argparse.Namespace,
-    control: Setting,
-    goal: Goal,
-    measure: Callable[[Setting, Figures | None], Measured],
-) -> Trials:
-    chosen = candidates(control, each_once(options.policy), each_once(options.switch_interval))
-    if not chosen:
-        raise CommandError(
-            f"nothing to try: the only candidate is the present setting, {control}", 2
-        )
-    return Trials(
-        control,
-        chosen,
-        goal,
-        OF_PROGRAM,
-        margin=options.margin / 100,
-        for_s=options.for_s,
-        measure=measure,
-        progress=progress,
-        chance=random.Random(),
-    )
-
-
-def conduct(trials: Trials, json_path: str | None) -> int:
-    """Runs the rounds and shows what came of them, however they ended."""
-    stream, style = outputs.terminal(json_path == json_file.STDOUT)
-    signals.watch()
-    exit_code = 0
-    try:
-        trials.run()
-    except KeyboardInterrupt:
-        exit_code = 130
-    except SystemExit as ended:
-        exit_code = int(ended.code or 0)
-    finally:
-        clear_progress()
-    with signals.held():
-        outputs.say(stream, style, *text.report(trials, style))
-        if json_path is not None:
-            document = to_document(trials, text.advice(trials), 1 - LEVEL)
-            try:
-                json_file.write_json(dict(document), json_path)
-            except OSError as error:
-                raise CommandError(f"--json {json_path}: {reason_of(error)}") from error
-    return exit_code
+    return conduct(make_trials(options, control, goal, figures, measure), json_path)
 
 
 def _pattern(words: str) -> re.Pattern[str]:

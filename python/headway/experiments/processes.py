@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -121,10 +122,14 @@ class Program:
 
     def measure(self, window: Window) -> None:
         """Tells the program the window. Its answer comes after the window's end."""
-        assert self.process.stdin is not None
         self._busy_until_ns = window.end_ns
+        self.ask(f"{window.begin_ns} {window.end_ns}")
+
+    def ask(self, line: str) -> None:
+        """Writes a line to the program."""
+        assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{window.begin_ns} {window.end_ns}\n".encode())
+            self.process.stdin.write(f"{line}\n".encode())
             self.process.stdin.flush()
         except BrokenPipeError:
             self._fail("ended")
@@ -178,9 +183,10 @@ def started(
     pass_fds: Sequence[int] = (),
     speaks: bool = True,
     environment: Mapping[str, str] | None = None,
+    lifetime_s: int = LIFETIME_S,
 ) -> Iterator[Program]:
     """A child process, from its start to its end, in a process group of its own. One that does not
-    speak in lines, such as a server, ends at SIGTERM."""
+    speak in lines, such as a server, ends at SIGTERM. `lifetime_s` is for `prepare_child`."""
     with tempfile.TemporaryFile() as messages:
         # Apache, which is not root here, opens its stderr once more.
         os.fchmod(messages.fileno(), 0o666)
@@ -196,7 +202,7 @@ def started(
                     pass_fds=pass_fds,
                     # Programs elsewhere speak as those of `programs/` do.
                     env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
-                    preexec_fn=prepare_child,
+                    preexec_fn=partial(prepare_child, lifetime_s),
                 )
         except OSError as error:
             raise BenchmarkError(f"{name} cannot be started: {reason_of(error)}") from error

@@ -5,14 +5,18 @@ never waits for it. Knows what a message looks like, not what is in it; those th
 
 to a process    its task, once, as the first (see `worker.Task`), {"command": "serve"},
                 {"command": "retire", "reason", "detail"}, {"command": "count"},
+                {"command": "set gil", "policy", "switch_interval_s"},
+                {"command": "block", "action": "begin", "end" or "read", "path"},
                 and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started"} by one that was forked, {"event": "ready"},
+from a process  {"event": "started"} by one that was forked,
+                {"event": "ready", "switch_interval_s"},
                 {"event": "gil", "enabled", "undeclared"} at the start, and for each module that
                 does not declare that it can run without a GIL where there is none,
                 {"event": "files", "states"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"} (native threads send this too),
                 {"event": "requests", "count", "interpreters"} when it was told to count,
+                {"event": "block", "errors", "cpu_ns", "response"} when a block is read,
                 {"event": "reporting", "started"}: it has told its recorder that it began then,
                 {"event": "reported"}: and that it ends,
                 {"event": "closed"}: its listening sockets, after it emptied the accept queues;

@@ -32,8 +32,8 @@ class Program:
         self._metric = metric
 
     def measure(self, setting: Setting, control: Figures | None) -> Measured:
-        """One run. One that fails under a candidate is a block without figures. Raises CommandError
-        if the program fails before it has run under the control, and if it prints no number."""
+        """One run; a run that fails has no figures. Raises CommandError if the program prints no
+        number."""
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             began_s = time.monotonic()
             with signals.held():
@@ -49,10 +49,8 @@ class Program:
                 MEMORY.key: usage.ru_maxrss * 1024.0,
             }
             if process.returncode != 0:
-                why = f"{_ending(process.returncode)}; its last words: {_last_line(stderr)}"
-                if control is None:
-                    raise CommandError(f"PROGRAM under {setting} {why}")
-                return Measured({}, why)
+                last = _last_line(stderr)
+                return Measured({}, f"the program {_ending(process.returncode)}; it wrote: {last}")
             if self._metric is not None:
                 figures["metric"] = self._read_metric(self._metric, stdout)
         return Measured(figures)
@@ -66,7 +64,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                preexec_fn=partial(prepare_child, lifetime_s=0),
+                preexec_fn=partial(prepare_child, 0),
             )
         except OSError as error:
             raise CommandError(f"PROGRAM cannot be started: {reason_of(error)}") from error
@@ -95,6 +93,8 @@ def _ending(exit_code: int) -> str:
 
 
 def _last_line(stream: IO[bytes]) -> str:
+    """Of what the program wrote before the report of `headway run`."""
     stream.seek(0)
-    lines = stream.read().decode(errors="replace").strip().splitlines()
-    return columns.name(lines[-1], MAX_MESSAGE) if lines else "none"
+    text = stream.read().decode(errors="replace").partition("headway  Python ")[0]
+    lines = text.strip().splitlines()
+    return columns.name(lines[-1], MAX_MESSAGE) if lines else "nothing"

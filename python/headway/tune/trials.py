@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from headway.errors import CommandError
 from headway.tune.confidence import Effect, effect
 from headway.tune.goals import Figure, Figures, Goal, log_ratio
 from headway.tune.setting import Setting
@@ -21,7 +22,7 @@ LEVEL = 0.05
 
 
 class Standing(Enum):
-    """What is known of a candidate beside the control."""
+    """The state of knowledge about a candidate beside the control."""
 
     # The whole interval of its gain is beyond the margin, and the floors are kept.
     BETTER = "better"
@@ -64,7 +65,7 @@ class Outcome(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What came of a block."""
+    """The figures of a block."""
 
     figures: Figures
     cut: str = ""
@@ -108,18 +109,24 @@ class Trials:
         return self._clock() - self._began_s
 
     def run(self) -> None:
-        """Until there is a result, or the time is over."""
+        """Until there is a result, or the time is over. Raises CommandError if a block of the
+        control fails."""
         number = 0
         while waiting := self._waiting():
             number += 1
             settings = [self.control, *waiting]
             self._chance.shuffle(settings)
+            if number == 1:
+                # A candidate that fails or hurts can be told from a program that always fails.
+                settings.sort(key=lambda each: each != self.control)
             for setting in settings:
                 if self.elapsed_s >= self.for_s:
                     return
                 self._progress(self._describe(number, setting))
                 began_s = self.elapsed_s
-                found = self._measure(setting, self._control_of(number))
+                found = self._measure(setting, self._latest_control())
+                if found.cut and setting == self.control:
+                    raise CommandError(f"{setting}: {found.cut}")
                 self.blocks.append(Block(number, setting, began_s, found.figures, found.cut))
 
     def outcome(self) -> Outcome:
@@ -173,9 +180,10 @@ class Trials:
         ratio = rating.effects[figure].ratio
         return ratio if figure.smaller_is_better else -ratio
 
-    def _control_of(self, number: int) -> Figures | None:
-        """The latest figures of the control, this round's if it had its turn."""
-        done = [each.figures for each in self.blocks if each.setting == self.control]
+    def _latest_control(self) -> Figures | None:
+        done = [
+            each.figures for each in self.blocks if each.setting == self.control and each.figures
+        ]
         return done[-1] if done else None
 
     def _describe(self, number: int, setting: Setting) -> str:
