@@ -213,9 +213,10 @@ def test_an_application_is_tuned_with_a_load(tmp_path: Path) -> None:
     file, log = tmp_path / "result.json", tmp_path / "access.log"
     log.write_text(
         '127.0.0.1 - - [01/Jan/2026:00:00:00 +0000] "GET /a HTTP/1.1" 200 5\n'
+        '127.0.0.1 - - [01/Jan/2026:00:00:00 +0000] "GET /c HTTP/1.1" 200 5\n'
         '127.0.0.1 - - [01/Jan/2026:00:00:00 +0000] "POST /b HTTP/1.1" 200 5\n'
     )
-    words = ["--load", str(log), "--for", "10", "--block", "0.5", "--policy", "deadline"]
+    words = ["--load", str(log), "--path", "/a", "--for", "10", "--policy", "deadline"]
     apps = str(Path(__file__).resolve().parent.parent / "apps")
     command = [sys.executable, "-m", "headway", "tune", "serve", "scheduled:application", *words]
     done = subprocess.run(
@@ -228,7 +229,8 @@ def test_an_application_is_tuned_with_a_load(tmp_path: Path) -> None:
     document = json.loads(file.read_text())
     figures = document["blocks"][0]["figures"]
     assert figures["failures"] == 0
-    assert 60 < figures["requests_per_s"] < 140
+    # Half of a hundred requests a second; the other path is not counted.
+    assert 25 < figures["requests_per_s"] < 75
 
 
 def test_ctrl_c_leaves_the_server_as_it_was(tmp_path: Path, address: str) -> None:

@@ -23,6 +23,8 @@ class Figure(NamedTuple):
     smaller_is_better: bool
 
     def show(self, value: float) -> str:
+        if self.key.endswith("_per_s"):
+            return f"{value:.4g}/s"
         if self.key.endswith("_s"):
             return units.seconds(value)
         if self.key.endswith("_bytes"):

@@ -63,9 +63,9 @@ class RunningLoad:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def figures(self, begin_ns: int, end_ns: int) -> Figures:
+    def figures(self, begin_ns: int, end_ns: int, target: str | None) -> Figures:
         """Raises BenchmarkError if the load has ended."""
-        self._program.ask(f"{begin_ns} {end_ns}")
+        self._program.ask(f"{begin_ns} {end_ns} {target or ''}".strip())
         answer = self._program.answer()
         latencies_s = answer["latencies_s"]
         if len(latencies_s) < 2:

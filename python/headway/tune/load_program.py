@@ -3,8 +3,9 @@ does, and its latency counts from then, also if it has to wait for a connection.
 
     load_program.py HOST PORT RATE CONNECTIONS    with the targets and weights on stdin, as JSON
 
-A line "BEGIN END" on stdin (monotonic nanoseconds) asks for the latencies of the requests that were
-due between these times, in seconds; those without an answer have the time until now. It imports
+A line "BEGIN END [TARGET]" on stdin (monotonic nanoseconds) asks for the latencies of the requests
+that were due between these times, in seconds, for one target or for all; those without an answer
+have the time until now. It imports
 nothing of Headway, so that it starts fast.
 """
 
@@ -28,6 +29,12 @@ KEPT_S = 120.0
 class Due(NamedTuple):
     due_ns: int
     target: str
+
+
+class Done(NamedTuple):
+    request: Due
+    latency_s: float
+    failed: bool
 
 
 class Connection:
@@ -83,7 +90,7 @@ class Load:
         self._idle: list[Connection] = []
         self._under_way: set[Connection] = set()
         self._late: deque[Due] = deque()
-        self._done: deque[tuple[int, float, bool]] = deque()
+        self._done: deque[Done] = deque()
 
     def run(self) -> None:
         """Until stdin is closed."""
@@ -138,8 +145,8 @@ class Load:
         request = connection.request
         assert request is not None
         now_ns = time.monotonic_ns()
-        self._done.append((request.due_ns, (now_ns - request.due_ns) / NS, not whole))
-        while self._done and self._done[0][0] < now_ns - KEPT_S * NS:
+        self._done.append(Done(request, (now_ns - request.due_ns) / NS, not whole))
+        while self._done and self._done[0].request.due_ns < now_ns - KEPT_S * NS:
             self._done.popleft()
         if reusable:
             self._idle.append(connection)
@@ -151,17 +158,22 @@ class Load:
         words = sys.stdin.readline().split()
         if not words:
             return False
-        begin_ns, end_ns = map(int, words)
+        begin_ns, end_ns = map(int, words[:2])
         now_ns = time.monotonic_ns()
         under_way = [each.request for each in self._under_way if each.request is not None]
-        rows = [
-            *self._done,
-            *((due.due_ns, (now_ns - due.due_ns) / NS, False) for due in (*self._late, *under_way)),
+        within = [
+            each
+            for each in (
+                *self._done,
+                *(Done(due, (now_ns - due.due_ns) / NS, False) for due in self._late),
+                *(Done(due, (now_ns - due.due_ns) / NS, False) for due in under_way),
+            )
+            if begin_ns <= each.request.due_ns < end_ns
+            and (len(words) == 2 or each.request.target == words[2])
         ]
-        within = [row for row in rows if begin_ns <= row[0] < end_ns]
         answer = {
-            "latencies_s": [latency_s for _, latency_s, _ in within],
-            "failures": sum(failed for _, _, failed in within),
+            "latencies_s": [each.latency_s for each in within],
+            "failures": sum(each.failed for each in within),
         }
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

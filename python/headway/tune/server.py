@@ -34,8 +34,9 @@ class Timing(NamedTuple):
 class Load(Protocol):
     """A load that Headway makes."""
 
-    def figures(self, begin_ns: int, end_ns: int) -> Figures:
-        """P50, P99 and THROUGHPUT of the requests that were due between two monotonic times."""
+    def figures(self, begin_ns: int, end_ns: int, target: str | None) -> Figures:
+        """P50, P99 and THROUGHPUT of the requests for a target, or for all, that were due between
+        two monotonic times."""
 
 
 class Server:
@@ -66,7 +67,7 @@ class Server:
             return Measured({})
         figures = figures_of(counts, (end_ns - begin_ns) / 1e9)
         if self._load is not None:
-            figures = {**figures, **self._load.figures(begin_ns, end_ns)}
+            figures = {**figures, **self._load.figures(begin_ns, end_ns, self._path)}
         return Measured(figures)
 
     def _watch(self, control: Figures | None) -> str:
