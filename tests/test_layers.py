@@ -29,6 +29,7 @@ PYTHON_LAYERS = (
     {"__main__"},
     {"cli"},
     {"commands"},
+    {"tune"},
     {"experiments", "top"},
     {"recorder"},
     {"audit"},

@@ -17,6 +17,7 @@ from headway.experiments import metadata, results_file
 from headway.recorder.records import histogram
 from headway.report import model
 from headway.server.supervisor import status_document
+from headway.tune import document as tune_document
 
 INTRODUCTION = """\
 # JSON documents
@@ -63,6 +64,18 @@ DOCUMENTS = (
             status_document.InterpreterStatus,
             status_document.DeathsStatus,
             status_document.Death,
+        ),
+    ),
+    Document(
+        "An experiment with settings",
+        "`headway tune --json FILE` writes it. The keys of figures and effects carry their units: "
+        "`p99_s`, `requests_per_s`, `memory_bytes`; `metric` is the number that a program prints.",
+        (
+            tune_document.TuneDocument,
+            tune_document.SettingDocument,
+            tune_document.CandidateDocument,
+            tune_document.EffectDocument,
+            tune_document.BlockDocument,
         ),
     ),
     Document(

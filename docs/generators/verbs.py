@@ -18,13 +18,17 @@ This page is generated from the commands themselves.
 def page() -> str:
     parts = [INTRODUCTION]
     for verb in cli.VERBS:
-        import_module(verb.module)
-        parts.append(f"## headway {verb.name}\n\n```text\n{_help(verb.name).rstrip()}\n```\n")
+        forms = getattr(import_module(verb.module), "FORMS", ())
+        for words in ([verb.name], *([verb.name, form] for form in forms)):
+            heading = "#" * (len(words) + 1)
+            parts.append(
+                f"{heading} headway {' '.join(words)}\n\n```text\n{_help(*words).rstrip()}\n```\n"
+            )
     return "\n".join(parts)
 
 
-def _help(name: str) -> str:
+def _help(*words: str) -> str:
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        cli.main([name, "--help"])
+        cli.main([*words, "--help"])
     return output.getvalue()

@@ -55,6 +55,7 @@ VERBS = (
         "headway.commands.bench_compare",
         "compare two files of results of `bench`",
     ),
+    Verb("tune", "headway.commands.tune", "find the policy and the switch interval that suit best"),
     Verb(
         "simulate",
         "headway.commands.simulate",

@@ -132,7 +132,7 @@ fn park_dict<'py>(py: Attached<'py>, row: &ParkRow) -> PyResult<Object<'py>> {
     )
 }
 
-fn histogram_dict<'py>(py: Attached<'py>, histogram: &Histogram) -> PyResult<Object<'py>> {
+pub fn histogram_dict<'py>(py: Attached<'py>, histogram: &Histogram) -> PyResult<Object<'py>> {
     let recorded = |ns: u64| (!histogram.is_empty()).then_some(ns);
     let bucket =
         |(bucket, count): &(u16, u64)| tuple(py, &[&upper_bound_ns(usize::from(*bucket)), count]);

@@ -21,7 +21,7 @@ import site
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 from headway.commands import policy_flags
@@ -116,6 +116,12 @@ class Program(NamedTuple):
     arguments: list[str]
     interpreter_options: list[str]
 
+    @property
+    def words(self) -> list[str]:
+        """The program as `headway run` takes it after its own options."""
+        option = [self.option] if self.option else []
+        return [*self.interpreter_options, *option, self.name, *self.arguments]
+
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
@@ -193,7 +199,9 @@ def _telemetry(text: str) -> str:
     return path
 
 
-def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
+def split_arguments(
+    arguments: list[str], options_with_value: Sequence[str] = OPTIONS_WITH_VALUE
+) -> tuple[list[str], Program | None]:
     """Cuts `arguments` into run's own options and the program with its arguments, as python does:
     the first word that is no option, or -m or -c, begins the program. Options of the interpreter
     (-O, -X dev, -Wd) may stand among run's own."""
@@ -202,7 +210,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], Program | None]:
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if word in OPTIONS_WITH_VALUE:
+        if word in options_with_value:
             own += [word, *rest[:1]]
             del rest[:1]
         elif word == "--":

@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -123,10 +124,14 @@ class Program:
 
     def measure(self, window: Window) -> None:
         """Sends the window to the program. Its answer comes after the window's end."""
-        assert self.process.stdin is not None
         self._busy_until_ns = window.end_ns
+        self.ask(f"{window.begin_ns} {window.end_ns}")
+
+    def ask(self, line: str) -> None:
+        """Writes a line to the program."""
+        assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{window.begin_ns} {window.end_ns}\n".encode())
+            self.process.stdin.write(f"{line}\n".encode())
             self.process.stdin.flush()
         except BrokenPipeError:
             self._fail("ended")
@@ -156,15 +161,15 @@ class Program:
         raise BenchmarkError(f"{self.name} {what}; the last that it said: {self.last_message()}")
 
 
-def prepare_child() -> None:
+def prepare_child(lifetime_s: int = LIFETIME_S) -> None:
     """Runs in the child before exec, which keeps all three: a process group, to be killed as one (a
     session would change how the kernel schedules it); SIGTERM at the parent's death; and an alarm,
-    whose default action kills."""
+    whose default action kills, unless `lifetime_s` is 0."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(LIFETIME_S)
+    signal.alarm(lifetime_s)
 
 
 def python_path() -> str:
@@ -180,9 +185,11 @@ def started(
     pass_fds: Sequence[int] = (),
     speaks: bool = True,
     environment: Mapping[str, str] | None = None,
+    lifetime_s: int = LIFETIME_S,
 ) -> Iterator[Program]:
     """A child process, from its start to its end, in a process group of its own. A program that is
-    not controlled by lines, such as a server, ends at SIGTERM."""
+    not controlled by lines, such as a server, ends at SIGTERM. `lifetime_s` is for
+    `prepare_child`."""
     with tempfile.TemporaryFile() as messages:
         # Apache does not run as root here, and opens its stderr again.
         os.fchmod(messages.fileno(), 0o666)
@@ -199,7 +206,7 @@ def started(
                     pass_fds=pass_fds,
                     # Programs in other folders use the same lines as those of `programs/`.
                     env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
-                    preexec_fn=prepare_child,
+                    preexec_fn=partial(prepare_child, lifetime_s),
                 )
         except OSError as error:
             raise BenchmarkError(f"{name} cannot be started: {reason_of(error)}") from error

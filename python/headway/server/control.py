@@ -5,14 +5,18 @@ supervisor never waits for it. This module knows the form of messages and not th
 
 to a process    its task, as the first message (see `worker.Task`), {"command": "serve"},
                 {"command": "retire", "reason", "detail"}, {"command": "count"},
+                {"command": "set gil", "policy", "switch_interval_s"},
+                {"command": "block", "action": "begin", "end" or "read", "path"},
                 and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started"} from a forked process, {"event": "ready"},
+from a process  {"event": "started"} from a forked process,
+                {"event": "ready", "switch_interval_s"},
                 {"event": "gil", "enabled", "undeclared"} at the start, and without a GIL for each
                 imported module that does not declare that it can run without one,
                 {"event": "files", "states"},
                 {"event": "failed", "exit_code", "message", "details"},
                 {"event": "limit", "reason", "detail"}, also from native threads,
                 {"event": "requests", "count", "interpreters"} as the answer to "count",
+                {"event": "block", "errors", "cpu_ns", "response"} when a block is read,
                 {"event": "reporting", "started"}: it has reported its start to its recorder,
                 {"event": "reported"}: it has reported its end,
                 {"event": "closed"}: it has emptied the accept queues and closed its listeners,

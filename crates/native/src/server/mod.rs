@@ -5,6 +5,7 @@
 //! `tls` makes the capsule of certificate and key that belongs to them, `requests` reads the
 //! counters.
 
+use headway_measure::clock::now_ns;
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
 use headway_python::convert::{ToPython, arguments};
@@ -23,7 +24,7 @@ mod options;
 mod requests;
 mod tls;
 
-pub static FUNCTIONS: Methods<11> = Methods::new([
+pub static FUNCTIONS: Methods<14> = Methods::new([
     function(
         c"server_open",
         server_open,
@@ -110,6 +111,27 @@ pub static FUNCTIONS: Methods<11> = Methods::new([
           response_p99, gil_wait_p50, gil_wait_p99, gil_wait_total, application_total, cpu_total)\n\
           \n\
           Times are in ns, None if unknown.",
+    ),
+    function(
+        c"server_begin_block",
+        server_begin_block,
+        c"server_begin_block(server)\n\
+          \n\
+          Counts the requests that come from now on in a block, which replaces the one before.",
+    ),
+    function(
+        c"server_end_block",
+        server_end_block,
+        c"server_end_block(server)\n\
+          \n\
+          Counts no requests in the block that come from now on.",
+    ),
+    function(
+        c"server_block",
+        server_block,
+        c"server_block(server) -> list of (path, errors, cpu_ns, response)\n\
+          \n\
+          The requests of the block that have been answered; response is a distribution.",
     ),
     END,
 ]);
@@ -205,4 +227,21 @@ fn server_abort<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Objec
 fn server_requests<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
     let (server,): (&Object,) = arguments(py, "server_requests", given)?;
     requests::request_rows(py, server_in(server)?)
+}
+
+fn server_begin_block<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (server,): (&Object,) = arguments(py, "server_begin_block", given)?;
+    server_in(server)?.stats().begin_block(now_ns());
+    Ok(Object::none(py))
+}
+
+fn server_end_block<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (server,): (&Object,) = arguments(py, "server_end_block", given)?;
+    server_in(server)?.stats().end_block(now_ns());
+    Ok(Object::none(py))
+}
+
+fn server_block<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (server,): (&Object,) = arguments(py, "server_block", given)?;
+    requests::block_rows(py, server_in(server)?)
 }

@@ -1,10 +1,21 @@
 //! The counters of requests, path by path, as Python objects. Times are nanoseconds.
 
+use crate::report::histogram_dict;
 use headway_python::attached::Attached;
 use headway_python::convert::{list, tuple};
 use headway_python::object::{Object, PyResult};
 use headway_server::interpreters::server::Server;
 use headway_server::stats::paths::percentile_ns;
+
+/// Returns the rows that `server_block` documents.
+pub fn block_rows<'py>(py: Attached<'py>, server: &Server) -> PyResult<Object<'py>> {
+    let tables = server.stats().block();
+    list(py, tables.rows(), |(path, row, _)| {
+        let path = Object::from_latin1(py, path)?;
+        let response = histogram_dict(py, &row.response.read())?;
+        tuple(py, &[&path, &row.errors, &row.cpu_ns, &response])
+    })
+}
 
 /// Returns the rows that `server_requests` documents.
 pub fn request_rows<'py>(py: Attached<'py>, server: &Server) -> PyResult<Object<'py>> {

@@ -337,7 +337,7 @@ fn keep_record(
     recorder: &mut Recorder,
 ) {
     let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
-    recorder.record(target, record, |form| Asked {
+    recorder.record(target, connection.times.noticed_ns, record, |form| Asked {
         address: connection.client().0,
         request: request.map(|(head, bytes)| {
             let field = |name: &[u8]| match form {

@@ -82,6 +82,10 @@ impl Server {
         self.pool.next_interruption()
     }
 
+    pub fn stats(&self) -> &ServerStats {
+        self.pool.stats()
+    }
+
     pub fn requests(&self) -> PathTables {
         self.pool.requests()
     }

@@ -4,6 +4,7 @@
 //! Each worker thread writes its own counters, under a lock that only a reader of all threads
 //! contends for. Without telemetry the counters are never taken and contain only rows by path.
 
+use crate::stats::block::Block;
 use crate::stats::request_counters::RequestCounters;
 use crate::stats::routes::Routes;
 use crate::stats::worker_times::WorkerTimes;
@@ -18,10 +19,16 @@ pub struct WorkerCounters {
     pub paths: PathTables,
     /// `None` without telemetry.
     pub requests: Option<Box<RequestCounters>>,
+    /// The latest block, if there was one.
+    block: Option<Box<Block>>,
 }
 
 impl WorkerCounters {
-    pub fn record(&mut self, target: &[u8], record: &RequestRecord) {
+    /// `noticed_ns` is when the poller saw the connection ready.
+    pub fn record(&mut self, target: &[u8], noticed_ns: u64, record: &RequestRecord) {
+        if let Some(block) = &mut self.block {
+            block.record(target, noticed_ns, record);
+        }
         if let Some(requests) = &mut self.requests {
             requests.record(record);
         }
@@ -98,7 +105,10 @@ impl ServerStats {
             // `taken` is locked first, so that `paths` finds each request in exactly one of the
             // two.
             let mut taken = self.taken.lock();
-            let full = std::mem::replace(&mut *thread_counters.lock(), empty);
+            let mut counters = thread_counters.lock();
+            let mut full = std::mem::replace(&mut *counters, empty);
+            counters.block = full.block.take();
+            drop(counters);
             taken.merge(&full.paths);
             drop(taken);
             with(full);
@@ -113,6 +123,36 @@ impl ServerStats {
         all.merge(&taken);
         for thread_counters in self.threads.lock().iter() {
             all.merge(&thread_counters.lock().paths);
+        }
+        all
+    }
+
+    /// Begins a block, in place of the latest.
+    pub fn begin_block(&self, now_ns: u64) {
+        for thread_counters in self.threads.lock().iter() {
+            let block = Some(Box::new(Block::begin(now_ns)));
+            // The former block is freed after the lock.
+            let former = std::mem::replace(&mut thread_counters.lock().block, block);
+            drop(former);
+        }
+    }
+
+    /// Ends the block. Requests that were noticed in it are still counted.
+    pub fn end_block(&self, now_ns: u64) {
+        for thread_counters in self.threads.lock().iter() {
+            if let Some(block) = &mut thread_counters.lock().block {
+                block.end(now_ns);
+            }
+        }
+    }
+
+    /// The answered requests of the latest block, by interpreter slot and path.
+    pub fn block(&self) -> PathTables {
+        let mut all = PathTables::default();
+        for thread_counters in self.threads.lock().iter() {
+            if let Some(block) = &thread_counters.lock().block {
+                all.merge(&block.paths);
+            }
         }
         all
     }
@@ -145,14 +185,14 @@ mod tests {
         let requests = |counters: &ServerStats| {
             counters.paths().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>()
         };
-        one.lock().record(b"/a", &answered);
-        two.lock().record(b"/a", &answered);
-        two.lock().record(b"/b", &answered);
+        one.lock().record(b"/a", 0, &answered);
+        two.lock().record(b"/a", 0, &answered);
+        two.lock().record(b"/b", 0, &answered);
         let mut taken = Vec::new();
         counters.take(|thread_counters| taken.push(thread_counters.requests.unwrap().statuses[2]));
         assert_eq!(taken, [1, 2]);
         assert_eq!(requests(&counters), 3);
-        one.lock().record(b"/a", &answered);
+        one.lock().record(b"/a", 0, &answered);
         assert_eq!(requests(&counters), 4);
         let mut taken = 0;
         counters.take(|thread_counters| taken += thread_counters.requests.unwrap().statuses[2]);
@@ -169,7 +209,7 @@ mod tests {
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| {
                 for _ in 0..2_000 {
-                    thread_counters.lock().record(b"/a", &answered);
+                    thread_counters.lock().record(b"/a", 0, &answered);
                     counters.take(|_| ());
                 }
             });
@@ -181,5 +221,26 @@ mod tests {
             }
         });
         assert_eq!(requests(), 2_000);
+    }
+
+    #[test]
+    fn a_block_has_the_requests_that_were_noticed_in_it() {
+        let stats = ServerStats::new(true);
+        let counters = stats.join();
+        let answered = RequestRecord { status: 200, ..RequestRecord::default() };
+        let requests = || stats.block().rows().iter().map(|(_, row, _)| row.requests).sum::<u64>();
+        counters.lock().record(b"/a", 5, &answered);
+        assert_eq!(requests(), 0);
+        stats.begin_block(10);
+        counters.lock().record(b"/a", 9, &answered);
+        counters.lock().record(b"/a", 10, &answered);
+        stats.take(drop);
+        stats.end_block(20);
+        // The first is answered after the end, the second came after it.
+        counters.lock().record(b"/b", 19, &answered);
+        counters.lock().record(b"/b", 20, &answered);
+        assert_eq!(requests(), 2);
+        stats.begin_block(30);
+        assert_eq!(requests(), 0);
     }
 }

@@ -5,6 +5,7 @@
 //! own records.
 
 pub mod access_log;
+pub mod block;
 pub mod contexts;
 pub mod counters;
 pub mod cpu_charges;

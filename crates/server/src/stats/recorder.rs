@@ -61,15 +61,16 @@ impl Recorder {
         cpu_ns
     }
 
-    /// Counts a request and writes its line in the access log. Calls `ask` only if there is an
-    /// access log.
+    /// Counts a request, which the poller noticed at `noticed_ns`, and writes its line in the access
+    /// log. Calls `ask` only if there is an access log.
     pub fn record<'a>(
         &mut self,
         target: &[u8],
+        noticed_ns: u64,
         record: &RequestRecord,
         ask: impl FnOnce(LogForm) -> Asked<'a>,
     ) {
-        self.counters.lock().record(target, record);
+        self.counters.lock().record(target, noticed_ns, record);
         if let Some(log) = &self.access_log {
             self.lines.push(log, ask(log.form), record, &mut self.dates);
         }

@@ -69,7 +69,7 @@ impl ServerReport {
 
     fn take(&self, state: &mut State) {
         let State { interval, lifetime, .. } = state;
-        self.counters.take(|WorkerCounters { paths, requests }| {
+        self.counters.take(|WorkerCounters { paths, requests, .. }| {
             if let Some(counters) = requests {
                 *lifetime += counters.statuses.iter().sum::<u64>();
                 interval.add_requests(&counters);

@@ -20,7 +20,7 @@ fn report_of(interpreters: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8>
     let threads = [counters.join(), counters.join()];
     counters.routes.of("/route/<id>");
     for (number, (target, record)) in requests.iter().enumerate() {
-        threads[number % 2].lock().record(target.as_bytes(), record);
+        threads[number % 2].lock().record(target.as_bytes(), 0, record);
     }
     let interpreter = |number: usize| InterpreterName {
         group: format!("group {number}"),
@@ -190,7 +190,7 @@ fn a_full_tick_remains_readable() {
             output_write_ns: ns,
             ..answered(200, ns)
         };
-        thread_counters.lock().record(b"/", &record);
+        thread_counters.lock().record(b"/", 0, &record);
     }
     let slots: Vec<_> = (0..128).map(|_| counters.join_workers()).collect();
     let interpreters =

@@ -34,6 +34,7 @@ from headway.server.supervisor.service_manager import ServiceManager
 from headway.server.supervisor.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.supervisor.status_document import Status
 from headway.server.supervisor.status_request import Inquiry
+from headway.server.supervisor.tuning import Tuning
 from headway.server.supervisor.watching import Watcher
 from headway.server.system import System
 
@@ -120,6 +121,7 @@ class Supervisor:
         self._children = Children(system)
         self._succession = Succession(listeners, self._children, self._service_manager, system)
         self._inquiry = Inquiry(system.monotonic)
+        self._tuning = Tuning(system.monotonic)
         # The signal that killed all processes at once: SIGQUIT, or a second SIGTERM or SIGINT.
         self.ended_by: signal.Signals | None = None
         self._stopped_at = 0.0
@@ -152,11 +154,13 @@ class Supervisor:
         self._reap()
         self._service_manager.ping_if_due()
         self._succession.tend()
+        self._tuning.tend(self._children)
         if self._inquiry.is_over():
             self._inquiry.answer(self._describe())
 
     def end(self) -> None:
         """Kills the processes that are left and closes the sockets."""
+        self._tuning.end("the server stops")
         self._children.kill()
         self._listeners.shut_down()
 
@@ -175,8 +179,8 @@ class Supervisor:
         by_fd.pop(-1, None)
         for fd in by_fd:
             poll.register(fd, select.POLLIN)
-        for source in (self._watcher, self._status_socket):
-            if source is not None:
+        for source in (self._watcher, self._status_socket, self._tuning):
+            if source is not None and source.fileno() >= 0:
                 poll.register(source, select.POLLIN)
         patience = patience_ms(self._deadlines(), self._system.monotonic())
         ready = [fd for fd, _ in self._system.poll(poll, patience)]
@@ -184,7 +188,9 @@ class Supervisor:
             if fd in by_fd:
                 self._hear(by_fd[fd])
         if self._status_socket is not None and self._status_socket.fileno() in ready:
-            self._inquiry.join(self._status_socket.accept(), self._children)
+            self._meet(self._status_socket)
+        if self._tuning.fileno() in ready:
+            self._tuning.hear_client(self._children)
         if self._watcher is not None and (changed := self._watcher.changed()) is not None:
             self._reload(f"{changed} has changed", "script_reload")
         for number in self._signals.read():
@@ -194,10 +200,21 @@ class Supervisor:
         yield from self._succession.deadlines()
         if self._service_manager.ping_at is not None:
             yield self._service_manager.ping_at
+        yield from self._tuning.deadlines()
         if self._inquiry.deadline is not None:
             yield self._inquiry.deadline
         if self._dashboard is not None and self._dashboard.deadline is not None:
             yield self._dashboard.deadline
+
+    def _meet(self, status_socket: StatusSocket) -> None:
+        """Accepts a client of the status socket."""
+        client = status_socket.accept()
+        if client is None:
+            return
+        if client.tunes:
+            self._tuning.admit(client.socket)
+        else:
+            self._inquiry.join(client.answer, self._children)
 
     # Messages from processes
 
@@ -212,6 +229,7 @@ class Supervisor:
         if event == "started" and not process.pid:
             self._claim(process, int(message["pid"]))
         elif event == "ready" and process.state is State.STARTING:
+            self._tuning.note_ready(process, message)
             self._succession.has_imported(process)
         elif event == "failed":
             process.failure = Failure(
@@ -228,6 +246,8 @@ class Supervisor:
             self._note_undeclared(process, list(map(str, message["undeclared"])))
         elif event == "requests":
             self._inquiry.hear(process, int(message["count"]), list(message["interpreters"]))
+        elif event == "block":
+            self._tuning.hear(process, message)
         elif event == "reporting":
             process.reports_since = float(message["started"])
         elif event == "reported":
@@ -263,7 +283,9 @@ class Supervisor:
             process.signal(signal.SIGTERM)
 
     def _reported(self, settings: ServerSettings) -> ServerSettings:
-        """The settings, with the dashboard's telemetry socket if there is a dashboard."""
+        """The settings with what `headway tune` applied, and with the dashboard's telemetry socket
+        if there is a dashboard."""
+        settings = self._tuning.applied_to(settings)
         return settings if self._dashboard is None else self._dashboard.heard_by(settings)
 
     def _reap(self) -> None:
@@ -311,6 +333,7 @@ class Supervisor:
         if current is None:
             say(f"{cause}: not before the first start is done")
             return
+        self._tuning.end(f"{cause}: the configuration is read again")
         self._service_manager.reloads()
         try:
             number = self._succession.begin(self._reported(self._reread()), reason)

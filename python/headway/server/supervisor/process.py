@@ -38,6 +38,8 @@ PROGRAM = (
 
 CHECK_TIMEOUT_S = 30
 MESSAGES_AT_ONCE = 100
+# CPython's own.
+DEFAULT_SWITCH_INTERVAL_S = 0.005
 
 
 class State(enum.Enum):
@@ -103,6 +105,10 @@ class Process:
         self.gil_enabled: bool | None = None
         # Modules that it imported without a GIL and that do not declare that they can run so.
         self.undeclared: list[str] = []
+        # The switch interval that it has by its configuration, as it reports when it is ready.
+        self.switch_interval_s = DEFAULT_SWITCH_INTERVAL_S
+        # The policy and the switch interval that it has now; `None` before it is ready.
+        self.gil_setting: tuple[str, float] | None = None
         # The request count of the last inquiry; `None` if the process did not answer.
         self.requests: int | None = None
         # The rows of the last inquiry, for a process with sub-interpreters
@@ -151,7 +157,7 @@ class Process:
             messages.append(message)
         return messages
 
-    def tell(self, command: str, **more: str) -> bool:
+    def tell(self, command: str, **more: str | float | None) -> bool:
         """Sends a command. Returns false if the process cannot receive it."""
         return self.control.send({"command": command, **more}, wait=False)
 

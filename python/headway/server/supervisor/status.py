@@ -6,8 +6,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Callable
-from functools import partial
+from typing import NamedTuple
 
 from headway.address import Address
 from headway.server.binding import bind
@@ -22,12 +21,30 @@ from headway.server.supervisor.status_document import (
 )
 
 SEND_BUFFER_BYTES = 1_048_576
+# An address in the abstract namespace (unix(7)). A client that only reads status has none, and the
+# server must know which kind it has before the client has sent anything.
+TUNE_NAME = b"\0headway-tune-"
 GIL_STATES = {True: "on", False: "off", None: None}
+
+
+class StatusClient(NamedTuple):
+    """A client that has connected: it gets the document, unless it is `headway tune`."""
+
+    socket: socket.socket
+    tunes: bool
+
+    def answer(self, document: Status) -> None:
+        """Sends the document without blocking: what does not fit into the socket's buffer is lost.
+        Closes the connection."""
+        with self.socket as client, contextlib.suppress(OSError):
+            client.setblocking(False)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            client.sendall(json.dumps(document).encode() + b"\n")
 
 
 class StatusSocket:
     """A UNIX socket that sends the document to each client that connects, and closes the
-    connection."""
+    connection. A client whose own address begins with TUNE_NAME stays connected (`tuning`)."""
 
     def __init__(self, path: str) -> None:
         """Raises `CommandError`."""
@@ -39,26 +56,18 @@ class StatusSocket:
     def fileno(self) -> int:
         return self._listener.fileno()
 
-    def accept(self) -> Callable[[Status], None]:
-        """Accepts a client and returns a function that sends it the document."""
+    def accept(self) -> StatusClient | None:
+        """Accepts a client; returns None if there is none."""
         try:
-            client, _ = self._listener.accept()
+            client, name = self._listener.accept()
         except OSError:
             # The client has gone, or no file descriptor is free.
-            return lambda _: None
-        return partial(_answer, client)
+            return None
+        return StatusClient(client, isinstance(name, bytes) and name.startswith(TUNE_NAME))
 
     def close(self) -> None:
         self._file.remove()
         self._listener.close()
-
-
-def _answer(client: socket.socket, document: Status) -> None:
-    """Sends the document without blocking: what does not fit into the socket's buffer is lost."""
-    with client, contextlib.suppress(OSError):
-        client.setblocking(False)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        client.sendall(json.dumps(document).encode() + b"\n")
 
 
 def of_process(process: Process) -> ProcessStatus:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headway import _native
 from headway.errors import CommandError, RequestTimeout
@@ -222,6 +222,19 @@ class Server:
         return [
             PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
         ]
+
+    def begin_block(self) -> None:
+        """Counts the requests that come from now on in a block, which replaces the one before."""
+        _native.server_begin_block(self._native)
+
+    def end_block(self) -> None:
+        """Counts no requests in the block that come from now on."""
+        _native.server_end_block(self._native)
+
+    def block(self) -> list[tuple[str, int, int, dict[str, Any]]]:
+        """The path, errors, CPU time in nanoseconds and distribution of the responses for the
+        requests of the block that have been answered."""
+        return _native.server_block(self._native)
 
     def interpreters(self, rows: Iterable[PathRow]) -> list[InterpreterRow]:
         """A row for each place; empty without sub-interpreters. `rows` is the current result of

@@ -30,7 +30,7 @@ from headway.server.settings import DEFAULT_POLICY, ProcessGroup
 from headway.server.signals import TERMINALS_SIGNALS
 from headway.server.stderr import say, tell
 from headway.server.task import Task
-from headway.server.worker import closing_table, reporting
+from headway.server.worker import closing_table, reporting, trial
 from headway.server.worker.application import Application
 from headway.server.worker.ending import end_without_finalization
 from headway.server.worker.forks import leave_signals_to_forks
@@ -119,7 +119,7 @@ class Worker:
     def run(self) -> int:
         """Serves; returns the exit status."""
         self._catch_signals()
-        self._control.send({"event": "ready"})
+        self._control.send({"event": "ready", "switch_interval_s": sys.getswitchinterval()})
         while (word := self._next_word()) not in (TERMINATE, OVER):
             if word == SERVE and not self._is_serving:
                 self._serve()
@@ -238,7 +238,7 @@ class Worker:
 
     def _next_command(self) -> bytes | None:
         """The supervisor's next command; TERMINATE if the supervisor has gone, `None` if there is
-        no command for the main loop. Answers `count`."""
+        no command for the main loop. Obeys `count`, `set gil` and `block`."""
         try:
             message = self._control.receive(wait=False) or {}
         except Gone:
@@ -256,6 +256,12 @@ class Worker:
                 "interpreters": [each._asdict() for each in self._server.interpreters(rows)],
             }
             self._control.send(message, wait=False)
+        elif command == "set gil":
+            trial.set_gil(self._task.group, message)
+        elif command == "block":
+            counts = trial.act_on_block(self._server, message)
+            if counts is not None:
+                self._control.send({"event": "block", **counts}, wait=False)
         return COMMANDS.get(command)
 
     def _deadlines(self) -> Iterator[float]:

@@ -1,0 +1,300 @@
+"""A client of `headway tune`: it may try settings of a group's GIL while the server serves.
+
+What it tries is a lease. When its connection closes, when it sends nothing for `LEASE_S`, or when
+the configuration is read again, the processes get back the setting that they had. Only one client
+can tune at a time. Each line from the client is a JSON object, and has one line as its answer.
+
+Only the supervisor's single thread uses this module; it never blocks here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headway.options import SWITCH_INTERVAL, Policy
+from headway.report.distributions import sum_distributions
+from headway.server.control import UCRED, Message
+from headway.server.settings import DEFAULT_POLICY, ProcessGroup, ServerSettings
+from headway.server.stderr import say
+from headway.server.supervisor.process import Process, State
+from headway.server.system import Clock
+
+# The client renews it every second.
+LEASE_S = 4.0
+# A process takes the GIL once to answer.
+PATIENCE_S = 0.5
+MAX_LINE_BYTES = 65_536
+
+
+class GilSetting(NamedTuple):
+    policy: str
+    switch_interval_s: float
+
+    @classmethod
+    def of(cls, message: Message) -> GilSetting:
+        """Raises `ValueError`, `TypeError` or `KeyError`."""
+        interval_s = SWITCH_INTERVAL.accept(message["switch_interval_s"])
+        return cls(Policy().accept(message["policy"]), interval_s)
+
+
+class Applied(NamedTuple):
+    """A setting that holds until the configuration says something else than it did then."""
+
+    setting: GilSetting
+    configured: tuple[str | None, float | None]
+
+
+class Refused(Exception):
+    """A command cannot be obeyed; the text is for the client."""
+
+
+class Session:
+    """The client and what it has asked for."""
+
+    def __init__(self, client: socket.socket, expires_at: float) -> None:
+        client.setblocking(False)
+        self.socket = client
+        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
+        self.pid: int = struct.unpack("3i", credentials)[0]
+        self.expires_at = expires_at
+        self.received = b""
+        self.group: ProcessGroup | None = None
+        self.trial: GilSetting | None = None
+        # The processes that began the block, and while it is read, their counts and the time until
+        # which these are waited for.
+        self.counted: set[Process] = set()
+        self.counts: dict[Process, Message] = {}
+        self.read_until: float | None = None
+
+    def is_trying(self, group: str) -> bool:
+        return self.trial is not None and self.group is not None and self.group.name == group
+
+    def send(self, **answer: Any) -> None:
+        """Raises OSError."""
+        self.socket.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class Tuning:
+    """At most one session at a time, and the settings that earlier ones left."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._session: Session | None = None
+        self._applied: dict[str, Applied] = {}
+
+    def fileno(self) -> int:
+        """The client's socket; -1 if there is none."""
+        return -1 if self._session is None else self._session.socket.fileno()
+
+    def deadlines(self) -> Iterator[float]:
+        if self._session is not None:
+            yield self._session.expires_at
+            if self._session.read_until is not None:
+                yield self._session.read_until
+
+    def admit(self, client: socket.socket) -> None:
+        session = Session(client, self._clock() + LEASE_S)
+        if self._session is None:
+            self._session = session
+            return
+        with client, contextlib.suppress(OSError):
+            session.send(error=f"another headway tune (pid {self._session.pid}) is at work")
+
+    def hear_client(self, processes: Iterable[Process]) -> None:
+        """Obeys the lines that the client has sent, or ends the session if it has gone."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            data = session.socket.recv(MAX_LINE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        session.received += data
+        if not data or len(session.received) > MAX_LINE_BYTES:
+            self.end()
+            return
+        session.expires_at = self._clock() + LEASE_S
+        *lines, session.received = session.received.split(b"\n")
+        try:
+            for line in lines:
+                self._answer(session, line, list(processes))
+        except OSError:
+            self.end()
+
+    def hear(self, process: Process, counts: Message) -> None:
+        """Takes the counts of a process's block."""
+        if self._session is not None and self._session.read_until is not None:
+            self._session.counts[process] = counts
+
+    def note_ready(self, process: Process, message: Message) -> None:
+        """Notes the setting that a process has when it is ready to serve."""
+        if "switch_interval_s" in message:
+            process.switch_interval_s = float(message["switch_interval_s"])
+        process.gil_setting = _present(process)
+
+    def tend(self, processes: Iterable[Process]) -> None:
+        """Ends a lease that is over, tells each process the setting that it is to have, and answers
+        the client that reads a block."""
+        session = self._session
+        if session is not None and self._clock() >= session.expires_at:
+            say(f"headway tune (pid {session.pid}) is silent, and its trial is over")
+            self.end()
+        for process in processes:
+            wanted = self._wanted(process)
+            if process.is_template or process.gil_setting in (None, wanted):
+                continue
+            if process.tell("set gil", **wanted._asdict()):
+                process.gil_setting = wanted
+        if self._session is not None and self._session.read_until is not None:
+            with contextlib.suppress(OSError):
+                self._answer_read(self._session, processes)
+
+    def end(self, why: str = "") -> None:
+        """Ends the session, if there is one. `tend` takes its trial back."""
+        if self._session is not None:
+            with self._session.socket, contextlib.suppress(OSError):
+                if why:
+                    self._session.send(error=why)
+            self._session = None
+
+    def applied_to(self, settings: ServerSettings) -> ServerSettings:
+        """The settings with what was applied, except to groups whose configuration has changed
+        since."""
+        for group in settings.groups:
+            applied = self._applied.get(group.name)
+            if applied is not None and applied.configured != _configured(group):
+                del self._applied[group.name]
+                say(f"group {group.name}: the configuration replaces {applied.setting.policy}")
+        groups = tuple(
+            replace(group, **self._applied[group.name].setting._asdict())
+            if group.name in self._applied
+            else group
+            for group in settings.groups
+        )
+        return replace(settings, groups=groups)
+
+    def _wanted(self, process: Process) -> GilSetting:
+        session, name = self._session, process.group.name
+        if session is not None and session.is_trying(name):
+            assert session.trial is not None
+            return session.trial
+        applied = self._applied.get(name)
+        return applied.setting if applied is not None else _present(process)
+
+    def _answer(self, session: Session, line: bytes, processes: list[Process]) -> None:
+        try:
+            answer = self._obey(session, json.loads(line), processes)
+            if answer is not None:
+                session.send(**answer)
+        except Refused as reason:
+            session.send(error=str(reason))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            session.send(error=f"the server does not understand {line[:200]!r}")
+
+    def _obey(
+        self, session: Session, message: Message, processes: list[Process]
+    ) -> dict[str, Any] | None:
+        """The answer; None if it comes later. Raises `Refused`, and what a malformed command
+        raises."""
+        command = message["command"]
+        if command == "open":
+            session.group = _choose(message["group"], processes)
+        if session.group is None:
+            raise Refused("no group is open")
+        serving = _serving(session.group, processes)
+        if command == "open":
+            return _describe(session.group, serving)
+        if command == "try":
+            session.trial = GilSetting.of(message)
+            self.tend(processes)
+        elif command == "apply":
+            self._applied[session.group.name] = Applied(
+                GilSetting.of(message), _configured(session.group)
+            )
+            say(
+                f"headway tune (pid {session.pid}) sets {message['policy']} in {session.group.name}"
+            )
+        elif command == "block":
+            self._pass_on(session, message, serving)
+            return None if message["action"] == "read" else {}
+        elif command != "renew":
+            raise Refused(f"there is no command {command!r}")
+        return {}
+
+    def _pass_on(self, session: Session, message: Message, serving: set[Process]) -> None:
+        if message["action"] == "begin":
+            session.counted = serving
+        if message["action"] == "read":
+            session.counts.clear()
+            session.read_until = self._clock() + PATIENCE_S
+        for process in session.counted:
+            process.tell("block", action=message["action"], path=message.get("path"))
+
+    def _answer_read(self, session: Session, processes: Iterable[Process]) -> None:
+        """Answers once all counts are there, or those that lack are late."""
+        assert session.read_until is not None
+        assert session.group is not None
+        missing = session.counted - session.counts.keys()
+        if missing and self._clock() < session.read_until:
+            return
+        session.read_until = None
+        counts = list(session.counts.values())
+        session.send(
+            errors=sum(each["errors"] for each in counts),
+            cpu_ns=sum(each["cpu_ns"] for each in counts),
+            response=sum_distributions(each["response"] for each in counts),
+            # A process that ended or began within the block has not counted its requests.
+            is_whole=not missing and session.counted == _serving(session.group, processes),
+        )
+
+
+def _configured(group: ProcessGroup) -> tuple[str | None, float | None]:
+    return group.policy, group.switch_interval_s
+
+
+def _present(process: Process) -> GilSetting:
+    return GilSetting(process.group.policy or DEFAULT_POLICY, process.switch_interval_s)
+
+
+def _serving(group: ProcessGroup, processes: Iterable[Process]) -> set[Process]:
+    return {
+        each for each in processes if each.group.name == group.name and each.state is State.SERVING
+    }
+
+
+def _choose(name: str | None, processes: list[Process]) -> ProcessGroup:
+    """Raises `Refused`."""
+    groups = {each.group.name: each.group for each in processes if each.state is State.SERVING}
+    names = ", ".join(sorted(groups))
+    if not groups:
+        raise Refused("no process serves yet")
+    if name is None and len(groups) > 1:
+        raise Refused(f"it has several process groups; choose one with --group: {names}")
+    chosen = next(iter(groups)) if name is None else name
+    if chosen not in groups:
+        raise Refused(f"--group: found {chosen!r}; allowed: one of {names}")
+    if any(each.own_gil for each in groups[chosen].application_groups):
+        raise Refused(
+            f"process group {chosen} has interpreters with GILs of their own, and only the GIL of "
+            "a process can be tuned"
+        )
+    return groups[chosen]
+
+
+def _describe(group: ProcessGroup, serving: set[Process]) -> dict[str, Any]:
+    newest = max(serving, key=lambda each: each.since)
+    setting = newest.gil_setting or _present(newest)
+    return {
+        "group": group.name,
+        "policy": setting[0],
+        "switch_interval_s": setting[1],
+        "processes": len(serving),
+    }

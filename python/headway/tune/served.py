@@ -1,0 +1,46 @@
+"""A server of its own for an experiment: `headway serve` with a status socket."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from headway.errors import CommandError
+from headway.experiments.processes import Program, started
+
+START_TIMEOUT_S = 60.0
+POLL_S = 0.02
+LISTENING = re.compile(r"listening on https?://127\.0\.0\.1:(\d+)")
+
+
+class Served(NamedTuple):
+    """The status socket as `unix:PATH`, and the port on 127.0.0.1."""
+
+    address: str
+    port: int
+
+
+@contextmanager
+def serving(words: Sequence[str]) -> Iterator[Served]:
+    """`words` are the application and options of `headway serve`. Raises CommandError."""
+    with tempfile.TemporaryDirectory(prefix="headway-tune-") as folder:
+        address = f"unix:{Path(folder) / 'status'}"
+        command = [sys.executable, "-m", "headway", "serve", *words, "--bind", "127.0.0.1:0"]
+        command += ["--status-socket", address.removeprefix("unix:")]
+        with started(command, "the server", speaks=False, lifetime_s=0) as program:
+            yield Served(address, _port(program))
+
+
+def _port(program: Program) -> int:
+    end_s = time.monotonic() + START_TIMEOUT_S
+    while (found := LISTENING.search(program.messages())) is None:
+        if program.process.poll() is not None or time.monotonic() > end_s:
+            raise CommandError(f"the server does not listen: {program.last_message()}")
+        time.sleep(POLL_S)
+    return int(found[1])

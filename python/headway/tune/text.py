@@ -1,0 +1,99 @@
+"""An experiment with settings as text: a table, and one sentence of advice."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from headway.experiments.output import drawing
+from headway.experiments.table import Cell, Table
+from headway.report.terminal import Style
+from headway.tune.confidence import Effect
+from headway.tune.goals import Figure
+from headway.tune.setting import Setting
+from headway.tune.trials import LEVEL, Outcome, Rating, Result, Trials
+
+
+def report(trials: Trials, style: Style) -> list[str]:
+    """Line by line."""
+    outcome = trials.outcome()
+    table = Table(
+        f"Ratios to {trials.control}, with intervals of {1 - LEVEL:.0%} for all together",
+        ["setting", "blocks", "is", *(each.name for each in trials.figures)],
+        [_control(trials), *(_row(trials, each) for each in outcome.ratings)],
+        3,
+    )
+    return ["", drawing.draw(table, style), "", *drawing.wrap(advice(trials), style)]
+
+
+def _control(trials: Trials) -> list[Cell]:
+    blocks = [each for each in trials.blocks if each.setting == trials.control]
+    cells = []
+    for figure in trials.figures:
+        values = [each.figures[figure.key] for each in blocks if figure.key in each.figures]
+        cells.append(Cell(text=figure.show(median(values)) if values else "-"))
+    return [_name(trials.control), Cell(text=str(len(blocks))), Cell(text="control"), *cells]
+
+
+def _row(trials: Trials, rating: Rating) -> list[Cell]:
+    count = sum(each.setting == rating.setting for each in trials.blocks)
+    effects = (Cell(text=_effect(rating.effects[figure])) for figure in trials.figures)
+    return [
+        _name(rating.setting),
+        Cell(text=str(count)),
+        Cell(text=rating.standing.value),
+        *effects,
+    ]
+
+
+def _name(setting: Setting) -> Cell:
+    return Cell(text=str(setting))
+
+
+def _effect(found: Effect) -> str:
+    if math.isnan(found.ratio):
+        return "-"
+    interval = f" [{found.low:.2f}, {found.high:.2f}]" if math.isfinite(found.high) else ""
+    return f"{found.ratio:.2f}{interval}"
+
+
+def advice(trials: Trials) -> str:
+    """One sentence, and how sure it is."""
+    outcome = trials.outcome()
+    if outcome.winner is not None:
+        return _advise_winner(trials, outcome, outcome.winner)
+    cut = next((each for each in trials.blocks if each.cut), None)
+    why = "" if cut is None else f" ({cut.setting}: {cut.cut})"
+    margin = f"{trials.margin:.0%}"
+    if outcome.result is Result.EQUIVALENT:
+        return (
+            f"Keep {trials.control}: no other setting has a {trials.goal.figure.name} better by "
+            f"more than {margin}{why}."
+        )
+    wanting = [str(each.setting) for each in outcome.ratings if each.standing.value == "open"]
+    return (
+        f"Undecided after {trials.elapsed_s:.0f} s: {', '.join(wanting)} may have a "
+        f"{trials.goal.figure.name} better by more than {margin}; a longer --for would tell{why}."
+    )
+
+
+def _advise_winner(trials: Trials, outcome: Outcome, winner: Rating) -> str:
+    def ratio(figure: Figure) -> str:
+        return f"{figure.name} {_effect(winner.effects[figure])}"
+
+    goal, *rest = [trials.goal.figure, *(f for f in trials.figures if f != trials.goal.figure)]
+    others = [
+        each for each in outcome.ratings if each is not winner and _overlap(each, winner, goal)
+    ]
+    alike = ", ".join(str(each.setting) for each in others)
+    end = f"{alike} may be as good" if others else "no other setting is as good"
+    figures = ", ".join(map(ratio, rest))
+    return f"{winner.setting}: {ratio(goal)} of {trials.control}'s, {figures}; {end}."
+
+
+def _overlap(rating: Rating, winner: Rating, figure: Figure) -> bool:
+    """Whether the intervals of two candidates that are not out have ratios in common."""
+    one, other = rating.effects[figure], winner.effects[figure]
+    return rating.standing.value in ("better", "open") and (
+        one.low <= other.high and other.low <= one.high
+    )

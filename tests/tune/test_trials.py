@@ -1,0 +1,140 @@
+"""Rounds, standings, goals with floors, candidates, and what is said of them."""
+
+import argparse
+import math
+import random
+
+import pytest
+from made_experiments import CONTROL, DEADLINE, PRIORITY, experiment
+
+from headway.json_shape import find_problem
+from headway.options import argument
+from headway.report.terminal import Style
+from headway.tune import text
+from headway.tune.document import TuneDocument, to_document
+from headway.tune.goals import OF_SERVER, P99, THROUGHPUT, Figures, Goal, GoalKind
+from headway.tune.setting import Setting, candidates
+from headway.tune.trials import Measured, Result, Standing, Trials
+
+
+def trials_of(
+    figures_of: dict[Setting, Figures], goal: Goal, cut: str = "", rounds: int = 20
+) -> Trials:
+    """With little noise. Blocks of a setting without figures are cut."""
+    chance, clock = random.Random(1), [0.0]
+
+    def measure(setting: Setting, control: Figures | None) -> Measured:
+        clock[0] += 1
+        figures = figures_of[setting]
+        noisy = {key: value * chance.uniform(0.99, 1.01) for key, value in figures.items()}
+        return Measured(noisy, "" if figures else cut)
+
+    control, *others = figures_of
+    return Trials(
+        control,
+        others,
+        goal,
+        OF_SERVER,
+        margin=0.1,
+        for_s=rounds * len(figures_of),
+        measure=measure,
+        progress=lambda _: None,
+        chance=chance,
+        clock=lambda: clock[0],
+    )
+
+
+def figures(p99_s: float, per_s: float = 100.0) -> Figures:
+    return {P99.key: p99_s, THROUGHPUT.key: per_s}
+
+
+def test_every_round_has_the_control_and_the_open_candidates_in_random_order() -> None:
+    trials = experiment(3, {CONTROL: 1, PRIORITY: 1, DEADLINE: 4}, rounds=30)
+    trials.run()
+    rounds = [
+        [block.setting for block in trials.blocks if block.round == number]
+        for number in range(1, trials.blocks[-1].round)
+    ]
+    assert all(CONTROL in each and len(set(each)) == len(each) for each in rounds)
+    assert {each[0] for each in rounds} >= {CONTROL, PRIORITY}
+    # The one that is out has no more blocks.
+    assert DEADLINE in rounds[0]
+    assert DEADLINE not in rounds[-1]
+
+
+def test_the_winner_is_the_best_of_the_better() -> None:
+    trials = trials_of(
+        {CONTROL: figures(1.0), PRIORITY: figures(0.5), DEADLINE: figures(0.1)}, Goal(P99)
+    )
+    trials.run()
+    outcome = trials.outcome()
+    assert outcome.result is Result.WINNER
+    assert outcome.winner is not None
+    assert outcome.winner.setting == DEADLINE
+    advice = text.advice(trials)
+    assert advice.startswith("deadline at 5 ms: p99 0.1")
+    assert "no other setting" in advice
+
+
+def test_a_floor_keeps_a_candidate_from_winning() -> None:
+    goal = GoalKind(OF_SERVER).parse("p99, throughput >= 0.95")
+    trials = trials_of(
+        {CONTROL: figures(1.0), PRIORITY: figures(0.1, 80), DEADLINE: figures(0.5)}, goal
+    )
+    trials.run()
+    outcome = trials.outcome()
+    assert outcome.winner is not None
+    assert outcome.winner.setting == DEADLINE
+    assert outcome.ratings[0].standing is Standing.NOT_BETTER
+
+
+def test_a_candidate_whose_block_is_cut_is_out_at_once() -> None:
+    trials = trials_of({CONTROL: figures(1.0), PRIORITY: {}}, Goal(P99), "p99 is 9 s")
+    trials.run()
+    assert trials.outcome().result is Result.EQUIVALENT
+    assert sum(each.setting == PRIORITY for each in trials.blocks) == 1
+    assert "p99 is 9 s" in text.advice(trials)
+
+
+def test_an_experiment_that_was_cut_short_is_undecided() -> None:
+    trials = trials_of({CONTROL: figures(1.0), PRIORITY: figures(0.1)}, Goal(P99), rounds=2)
+    trials.run()
+    assert trials.outcome().result is Result.UNDECIDED
+    assert text.advice(trials).startswith("Undecided after 4 s: priority at 5 ms may")
+
+
+def test_the_document_has_its_declared_shape() -> None:
+    for rounds in (0, 1, 20):
+        trials = trials_of({CONTROL: figures(1.0), PRIORITY: {}}, Goal(P99), "why", rounds)
+        trials.run()
+        document = to_document(trials, text.advice(trials), 0.95)
+        assert find_problem(document, TuneDocument) == ""
+        assert text.report(trials, Style())
+
+
+def test_the_document_names_the_winner() -> None:
+    trials = trials_of({CONTROL: figures(1.0), PRIORITY: figures(0.1)}, Goal(P99))
+    trials.run()
+    document = to_document(trials, text.advice(trials), 0.95)
+    assert document["result"] == "winner"
+    assert document["winner"] == {"policy": "priority", "switch_interval_s": 0.005}
+    effect = document["candidates"][0]["effects"]["p99_s"]
+    assert effect["low"] is not None
+    assert effect["high"] is not None
+    assert effect["low"] < 0.1 < effect["high"] < 0.12
+    assert len(document["blocks"]) == len(trials.blocks)
+
+
+@pytest.mark.parametrize(
+    "goal", ["", "p98", "p99,", "p99, throughput", "p99, throughput >= 0", "p99, cpu >= 2"]
+)
+def test_another_goal_is_refused(goal: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="allowed: one of p99, p50, throughput"):
+        argument(GoalKind(OF_SERVER))(goal)
+
+
+def test_candidates_are_all_other_combinations() -> None:
+    assert len(candidates(CONTROL)) == 5
+    assert len(candidates(Setting("priority", 0.001))) == 8
+    assert candidates(CONTROL, ["interval"], [0.005]) == []
+    assert not math.isnan(candidates(CONTROL, None, [0.1])[0].switch_interval_s)
