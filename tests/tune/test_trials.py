@@ -1,6 +1,7 @@
 """Rounds, standings, goals with floors, candidates, and what is said of them."""
 
 import argparse
+import itertools
 import math
 import random
 
@@ -11,8 +12,10 @@ from headway.json_shape import find_problem
 from headway.options import argument
 from headway.report.terminal import Style
 from headway.tune import text
+from headway.tune.connection import Counts
 from headway.tune.document import TuneDocument, to_document
 from headway.tune.goals import OF_SERVER, P99, THROUGHPUT, Figures, Goal, GoalKind
+from headway.tune.server import figures_of, harm
 from headway.tune.setting import Setting, candidates
 from headway.tune.trials import Measured, Result, Standing, Trials
 
@@ -94,6 +97,57 @@ def test_a_candidate_whose_block_is_cut_is_out_at_once() -> None:
     assert trials.outcome().result is Result.EQUIVALENT
     assert sum(each.setting == PRIORITY for each in trials.blocks) == 1
     assert "p99 is 9 s" in text.advice(trials)
+
+
+def test_a_candidate_is_measured_beside_the_highest_figures_of_the_control() -> None:
+    given: list[Figures | None] = []
+    values = iter([1.0, 3.0, 2.0, 2.0])
+
+    def measure(setting: Setting, control: Figures | None) -> Measured:
+        if setting == PRIORITY:
+            given.append(control)
+            return Measured(figures(1.0))
+        return Measured(figures(next(values)))
+
+    clock = itertools.count()
+    trials = Trials(
+        CONTROL,
+        [PRIORITY],
+        Goal(P99),
+        OF_SERVER,
+        margin=0.1,
+        for_s=20,
+        measure=measure,
+        progress=lambda _: None,
+        chance=random.Random(1),
+        clock=lambda: float(next(clock)),
+    )
+    trials.run()
+    highest = [each[P99.key] for each in given if each]
+    assert highest[0] == 1.0
+    assert highest[-1] == 3.0
+    assert highest == sorted(highest)
+
+
+def response(slow: int, number: int) -> Counts:
+    """Requests of 2 ms, and some of 64 ms."""
+    buckets = [(1 << 21, number - slow), (1 << 26, slow)]
+    length = {"count": number, "sum_ns": 1, "min_ns": None, "max_ns": None, "buckets": buckets}
+    return {"response": length, "errors": 0, "cpu_ns": 1, "is_whole": True}
+
+
+@pytest.mark.parametrize(
+    ("slow", "number", "hurts"),
+    [(3, 90, ""), (4, 100, ""), (6, 100, "p95"), (6, 1000, ""), (12, 1000, "p99")],
+)
+def test_a_block_ends_early_only_if_at_least_five_requests_are_slow(
+    slow: int, number: int, hurts: str
+) -> None:
+    counts = response(slow, number)
+    control = {P99.key: 0.004, "errors": 0.0}
+    why = harm(figures_of(counts, 1.0), counts, control, 2.0)
+    assert why.startswith(hurts)
+    assert bool(why) == bool(hurts)
 
 
 def test_an_experiment_that_was_cut_short_is_undecided() -> None:

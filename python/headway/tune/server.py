@@ -16,8 +16,9 @@ from headway.tune.goals import CPU_PER_REQUEST, P50, P99, THROUGHPUT, Figures
 from headway.tune.setting import Setting
 from headway.tune.trials import Measured
 
-# Fewer requests do not end a block early.
-LEAST_REQUESTS = 100
+# Percentiles that end a block early, with the number of requests from which on at least five are
+# slower. The p99 of fewer requests than 500 is the chance of a few.
+LATE_PERCENTILES = ((500, "p99"), (100, "p95"))
 # Errors beyond the control's share that do not end a block.
 ALLOWED_ERRORS = 0.01
 ERRORS = "errors"
@@ -98,12 +99,15 @@ def figures_of(counts: Counts, seconds: float) -> Figures:
 
 
 def harm(figures: Figures, counts: Counts, control: Figures, limit: float) -> str:
-    """Why a candidate hurts; empty if it does not."""
-    if counts["response"]["count"] < LEAST_REQUESTS:
+    """Why a candidate hurts; empty if it does not. `control` has the control's highest figures."""
+    number = counts["response"]["count"]
+    late = next((name for least, name in LATE_PERCENTILES if number >= least), None)
+    if late is None:
         return ""
+    late_s = (percentiles_ns({**counts["response"]})[late] or 0) / 1e9
     # The control's latencies may be the load's, which counts waiting for a connection as well.
-    if figures[P99.key] > limit * control[P99.key]:
-        return f"p99 {P99.show(figures[P99.key])}, beyond {limit:g} times the control's"
+    if late_s > limit * control[P99.key]:
+        return f"{late} {P99.show(late_s)}, beyond {limit:g} times the p99 of the control"
     if figures[ERRORS] > limit * control.get(ERRORS, 0.0) + ALLOWED_ERRORS:
         return f"{figures[ERRORS]:.1%} errors, beyond {limit:g} times the control's"
     return ""

@@ -72,8 +72,8 @@ class Measured(NamedTuple):
 
 
 class Trials:
-    """`measure` measures one block of a setting; it is also given the figures of this round's
-    control, or of the last one, once there are any."""
+    """`measure` measures one block of a setting. It is also given the highest figures that blocks
+    of the control have had, once there are any."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Trials:
                     return
                 self._progress(self._describe(number, setting))
                 began_s = self.elapsed_s
-                found = self._measure(setting, self._latest_control())
+                found = self._measure(setting, self._highest_of_control())
                 if found.cut and setting == self.control:
                     raise CommandError(f"{setting}: {found.cut}")
                 self.blocks.append(Block(number, setting, began_s, found.figures, found.cut))
@@ -180,11 +180,13 @@ class Trials:
         ratio = rating.effects[figure].ratio
         return ratio if figure.smaller_is_better else -ratio
 
-    def _latest_control(self) -> Figures | None:
-        done = [
-            each.figures for each in self.blocks if each.setting == self.control and each.figures
-        ]
-        return done[-1] if done else None
+    def _highest_of_control(self) -> Figures | None:
+        highest: dict[str, float] = {}
+        for block in self.blocks:
+            if block.setting == self.control:
+                for name, value in block.figures.items():
+                    highest[name] = max(value, highest.get(name, value))
+        return highest or None
 
     def _describe(self, number: int, setting: Setting) -> str:
         figure = self.goal.figure
