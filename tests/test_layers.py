@@ -34,6 +34,7 @@ PYTHON_LAYERS = (
     {"recorder"},
     {"audit"},
     {"server"},
+    {"environment"},
     {"options"},
     {"meter"},
     {"profile", "trace"},
@@ -49,6 +50,7 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 # Code that runs inside other people's programs imports these alone, besides the standard library.
 GUESTS = {
     "meter": {"_native", "errors", "gil", "json_file", "meter", "profile", "report", "trace"},
+    "environment": {"_native", "environment", "errors", "json_file", "meter", "options"},
     # It runs at the end of a measured program.
     "profile": {"_native", "errors", "json_file", "profile", "report"},
     "server/worker": {
@@ -117,7 +119,8 @@ def guest_violations(root: Path) -> list[str]:
     """Every import of a guest that is neither the standard library's nor in its list."""
     found = []
     for path, package, source in modules_of(root):
-        guest = next((name for name in GUESTS if "/".join(package[1:]).startswith(name)), None)
+        place = "/".join([*package[1:], path.stem])
+        guest = next((name for name in GUESTS if place.startswith(name)), None)
         if guest is None:
             continue
         for line, name in imported_names(source, package):

@@ -310,7 +310,7 @@ print(seen == [(os.SCHED_OTHER, sorted(os.sched_getaffinity(os.getppid())))] * 3
 def test_run_hands_the_policy_to_children_of_every_kind(tmp_path: Path, policy: str) -> None:
     forking = f"import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\n{TELL_KERNEL_POLICIES}"
     code = (
-        f"import os, subprocess, sys; print(os.environ['HEADWAY_FOLLOW'], flush=True);"
+        f"import os, subprocess, sys; print(os.environ['HEADWAY'], flush=True);"
         f"subprocess.run([sys.executable, '-c', {forking!r}], check=True)"
     )
     out = tmp_path / "out.json"
@@ -328,7 +328,7 @@ def test_run_hands_the_policy_to_children_of_every_kind(tmp_path: Path, policy: 
 
 
 def test_children_are_told_the_policy() -> None:
-    code = "import os; print(os.environ['HEADWAY_FOLLOW'])"
+    code = "import os; print(os.environ['HEADWAY'])"
     result = headway("run", "--follow", "--policy", "deadline", "-c", code)
     assert result.stdout.endswith(":deadline\n")
 
@@ -336,8 +336,7 @@ def test_children_are_told_the_policy() -> None:
 def test_a_followed_child_that_changed_its_policy_keeps_it() -> None:
     """Its site may run again, as it does in a virtual environment."""
     child = (
-        "from headway import gil; from headway.meter import bootstrap;"
-        "gil.install('deadline'); bootstrap.start();"
+        "from headway import environment, gil; gil.install('deadline'); environment.start();"
         "print(gil.snapshot().to_dict()['policy'])"
     )
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"

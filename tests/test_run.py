@@ -233,6 +233,7 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         assert module not in more
     assert {name for name in more if name.startswith("headway.")} <= {
         "headway._native",
+        "headway.environment",
         "headway.errors",
         "headway.meter",
         "headway.meter.bootstrap",

@@ -131,7 +131,8 @@ def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
 
 
 SHOWS_LEDGER = (
-    "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rsplit(':', 2)[0];"
+    "import os, subprocess, sys;"
+    "path = os.environ['HEADWAY'].rsplit(':', 2)[0].removeprefix('follow:');"
     "print(path, os.path.exists(path), flush=True);"
     f"subprocess.run([sys.executable, '-c', {WORK!r}])"
 )
@@ -194,7 +195,8 @@ def test_without_a_runtime_directory_the_ledger_has_no_name(tmp_path: Path) -> N
 
 def test_a_ledger_without_a_name_is_not_looked_for_in_another_file(tmp_path: Path) -> None:
     code = (
-        "import os, subprocess, sys; path = os.environ['HEADWAY_FOLLOW'].rsplit(':', 2)[0];"
+        "import os, subprocess, sys;"
+        "path = os.environ['HEADWAY'].rsplit(':', 2)[0].removeprefix('follow:');"
         "fd = int(os.path.basename(path)); os.close(fd);"
         "read, write = os.pipe(); os.dup2(read, fd);"
         f"subprocess.run([sys.executable, '-c', {WORK!r}], check=True); print('ran')"
@@ -269,22 +271,20 @@ def run_headway(*arguments: str) -> Any:
 def test_a_child_whose_owner_is_gone_runs_as_ever(value: str) -> None:
     code = "import sys; print('ran', sys.argv); sys.exit(4)"
     plain = python("-c", code)
-    followed = execute([sys.executable, "-c", code], env=environment(HEADWAY_FOLLOW=value))
+    followed = execute([sys.executable, "-c", code], env=environment(HEADWAY=f"follow:{value}"))
     assert (followed.returncode, followed.stdout, followed.stderr) == (4, plain.stdout, "")
 
 
 def test_a_fifo_in_the_place_of_the_ledger_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    variables = environment(HEADWAY_FOLLOW=f"{tmp_path / 'fifo'}:7:interval")
+    variables = environment(HEADWAY=f"follow:{tmp_path / 'fifo'}:7:interval")
     followed = execute([sys.executable, "-c", "print('ran')"], env=variables)
     assert (followed.stdout, followed.stderr) == ("ran\n", "")
 
 
 def test_settings_for_another_process_are_not_taken(tmp_path: Path) -> None:
-    variables = environment(HEADWAY_RUN="1 interval - - - -")
-    code = (
-        "import os, sys; print('HEADWAY_RUN' in os.environ, 'headway.meter.engine' in sys.modules)"
-    )
+    variables = environment(HEADWAY="run:1 interval - - - -")
+    code = "import os, sys; print('HEADWAY' in os.environ, 'headway.meter.engine' in sys.modules)"
     result = execute([sys.executable, "-c", code], env=variables)
     assert (result.stdout, result.stderr) == ("False False\n", "")
 

@@ -455,7 +455,7 @@ def test_without_room_for_a_ledger_children_are_not_followed(tmp_path: Path) -> 
         "run",
         "--follow",
         "-c",
-        "import os, subprocess; print('HEADWAY_FOLLOW' in os.environ, flush=True);"
+        "import os, subprocess; print('HEADWAY' in os.environ, flush=True);"
         f"subprocess.run({child!r})",
         env=environment(TMPDIR=str(tmp_path)),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
@@ -470,9 +470,9 @@ def test_a_meter_that_cannot_start_leaves_no_ledger(tmp_path: Path) -> None:
     ledger = str(tmp_path / "out.json.ledger")
     code = (
         "import os, sys; sys.modules['headway._native'] = None;"
-        "os.environ['HEADWAY_RUN'] = "
-        f"f'{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
-        "from headway.meter import bootstrap; bootstrap.start(); print('ran')"
+        "os.environ['HEADWAY'] = "
+        f"f'run:{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
+        "from headway import environment; environment.start(); print('ran')"
     )
     result = python("-c", code)
     assert (result.returncode, result.stdout) == (1, "")

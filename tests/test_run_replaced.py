@@ -191,7 +191,7 @@ for path, word in [
     try:
         os.execv(path, [path, word])
     except OSError as error:
-        print(error.errno, sorted(os.listdir("/proc/self/fd")), "HEADWAY_RUN" in os.environ)
+        print(error.errno, sorted(os.listdir("/proc/self/fd")), "HEADWAY" in os.environ)
 """
     plain = python("-c", code)
     result = headway("run", "-c", code)

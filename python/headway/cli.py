@@ -86,6 +86,8 @@ class Version(argparse.Action):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `headway ARGUMENTS` (default: `sys.argv[1:]`) and returns the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    # It is for other programs (headway.environment), and the options of this one take its place.
+    os.environ.pop("HEADWAY", None)
     verb = next((verb for verb in VERBS if argv[:1] == [verb.name]), None)
     name = f"headway {verb.name}" if verb else "headway"
     try:

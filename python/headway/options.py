@@ -218,6 +218,16 @@ class SocketPath(Kind):
         return self.PREFIX + value
 
 
+class RecorderSocket(SocketPath):
+    """The path of a recorder's socket, made absolute: the program may change its directory."""
+
+    def parse(self, text: str) -> str:
+        path = os.path.abspath(super().parse(text))
+        if not fits_socket(path):
+            raise ValueError
+        return path
+
+
 def fits_socket(path: str) -> bool:
     """Whether the address of a UNIX socket has room for `path`."""
     return len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES

@@ -51,6 +51,8 @@ struct Prepared {
     keep_ledger: bool,
     /// The number of the thread that reports to a recorder; 0 if there is none.
     waker: u32,
+    /// True if the report is written to a file only, and nothing to stderr.
+    quiet: bool,
     /// The message with the ledger's path, for a command that cannot be started.
     failure: CString,
 }
@@ -76,14 +78,15 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         c"report_on_signals",
         report_on_signals,
         c"report_on_signals(command: list[bytes] | None, ledger: bytes | None, keep_ledger: bool,\n\
-          waker: int = 0, json: bytes | None = None)\n\
+          waker: int = 0, json: bytes | None = None, quiet: bool = False)\n\
           \n\
           Makes SIGTERM and other signals whose default ends the process run `command` first,\n\
           while they are at their default: with the ledger on its stdin and stdout redirected to\n\
           stderr. Then the file `ledger` is removed (with `keep_ledger`: only if the command\n\
           succeeded). Meanwhile the reporter with this telemetry_waker() reports to its recorder.\n\
           `json` is a file that the command writes: it is opened before the program gives up\n\
-          rights, and is then descriptor 3 of the command. A command of None restores the default.",
+          rights, and is then descriptor 3 of the command. With `quiet` nothing is written to stderr\n\
+          before an exec. A command of None restores the default.",
     ),
     function(
         c"report_after_exec",
@@ -91,7 +94,7 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
         c"report_after_exec(settings: bytes, interpreter: bytes, in_file: bool)\n\
           \n\
           Continues the measurement if the program replaces itself, by exec, by `interpreter`:\n\
-          HEADWAY_RUN is set there to `settings`, `:`, a descriptor of a copy of the ledger (-1\n\
+          HEADWAY is set there to `run:`, `settings`, `:`, a descriptor of a copy of the ledger (-1\n\
           with `in_file`), `:` and the run. If another program replaces it, or\n\
           report_after_exec() was not called, the command of report_on_signals() runs before.",
     ),
@@ -111,9 +114,9 @@ fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
     let (required, optional) = given.split_at(given.len().min(3));
     let (command, ledger, keep_ledger): (Option<&Object>, Option<&CStr>, bool) =
         arguments(py, "report_on_signals", required)?;
-    let (waker, json): (u32, Option<&CStr>) = match optional {
-        [] => (0, None),
-        [waker] => (u32::from_python(waker)?, None),
+    let (waker, json, quiet): (u32, Option<&CStr>, bool) = match optional {
+        [] => (0, None, false),
+        [waker] => (u32::from_python(waker)?, None, false),
         more => arguments(py, "report_on_signals", more)?,
     };
     let Some(command) = command else {
@@ -125,7 +128,7 @@ fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
     let words = words.collect::<PyResult<Vec<_>>>()?;
     let ledger = ledger.map(CStr::to_owned);
     privileges::announce(json.map(CStr::to_owned), ledger.clone());
-    arm(words, ledger, keep_ledger, waker);
+    arm(words, ledger, keep_ledger, waker, quiet);
     Ok(none)
 }
 
@@ -151,7 +154,7 @@ fn exec_array(words: impl IntoIterator<Item = CString>) -> Box<[*const c_char]> 
     leaked.chain([ptr::null()]).collect()
 }
 
-fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker: u32) {
+fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker: u32, quiet: bool) {
     use std::os::unix::ffi::OsStringExt;
     // SAFETY: getpid has no preconditions.
     let owner = unsafe { libc::getpid() };
@@ -169,6 +172,7 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker:
         ledger,
         keep_ledger,
         waker,
+        quiet,
     });
     PREPARED.store(Box::into_raw(prepared), Release);
     STATE.store(ARMED, Release);

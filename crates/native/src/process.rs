@@ -1,14 +1,15 @@
-//! `_native.process_*`: prctl(2) on the calling process, for `headway.server`.
+//! `_native.process_*`: what the kernel does for and knows of the calling process, for
+//! `headway.server` and `headway.environment`.
 
 use headway_python::attached::Attached;
-use headway_python::convert::arguments;
+use headway_python::convert::{ToPython, arguments};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
 use std::ffi::{CStr, c_int, c_ulong};
 use std::io::Error;
 
-pub static FUNCTIONS: Methods<4> = Methods::new([
+pub static FUNCTIONS: Methods<5> = Methods::new([
     function(
         c"process_set_name",
         set_name,
@@ -32,6 +33,14 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
           \n\
           Makes this process the new parent of descendants whose parent ends.",
     ),
+    function(
+        c"process_is_secure",
+        is_secure,
+        c"process_is_secure() -> bool\n\
+          \n\
+          Whether the process got rights from its file (set-user-ID, capabilities; AT_SECURE in\n\
+          getauxval(3)), so that its environment must not decide what it does.",
+    ),
     END,
 ]);
 
@@ -51,6 +60,13 @@ fn adopt_orphans<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Obje
     () = arguments(py, "process_adopt_orphans", given)?;
     // SAFETY: PR_SET_CHILD_SUBREAPER takes a number.
     unsafe { control(py, libc::PR_SET_CHILD_SUBREAPER, 1) }
+}
+
+fn is_secure<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    () = arguments(py, "process_is_secure", given)?;
+    // SAFETY: getauxval has no preconditions.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    secure.to_python(py)
 }
 
 /// # Safety

@@ -45,6 +45,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "the format of its name (see headway run --help)",
     )
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         except OSError as error:
             raise CommandError(f"--json {arguments.json!r}: {error.strerror}") from error
+    if arguments.quiet:
+        return 0
     descriptor, stream = (2, sys.stderr) if json_path == STDOUT else (1, sys.stdout)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     style = terminal.Style.of_stream(descriptor, encoding)

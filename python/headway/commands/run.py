@@ -3,7 +3,7 @@
 The program is not run in this process image: after the checks, exec replaces it by
 `python SCRIPT ARG...` (or `-m`, or `-c`), so that sys.argv, sys.path[0], __main__, stdin, signals,
 atexit and the exit status are CPython's own doing. The settings travel in the environment variable
-HEADWAY_RUN; `headway_follow.pth` makes the new image's `site` hand them to
+HEADWAY; `headway_follow.pth` makes the new image's `site` hand them to
 `headway.meter.bootstrap`, which starts the meter before the program's first line.
 
 Nothing is written before exec, except that a file beside FILE is created and removed again to see
@@ -28,15 +28,13 @@ from headway.commands import policy_flags
 from headway.errors import CommandError
 from headway.json_file import check_path, is_special
 from headway.meter import reporter
-from headway.meter.bootstrap import Settings
+from headway.meter.bootstrap import RUN, VARIABLE, Settings
 from headway.options import (
     SWITCH_INTERVAL,
     TELEMETRY_INTERVAL,
-    SocketPath,
+    RecorderSocket,
     Whole,
     argument,
-    fits_socket,
-    refusal,
 )
 
 FOLLOW_FILE = "headway_follow.pth"
@@ -179,7 +177,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--telemetry",
         metavar="unix:PATH",
-        type=_telemetry,
+        type=argument(RecorderSocket()),
         help="report to the recorder (headway telemetry) at this socket, which may be started "
         "later",
     )
@@ -190,13 +188,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=reporter.DEFAULT_INTERVAL_S,
         help="seconds between two reports, or with a unit, such as 500ms (default: %(default)s)",
     )
-
-
-def _telemetry(text: str) -> str:
-    path: str = os.path.abspath(argument(SocketPath())(text))
-    if not fits_socket(path):
-        raise argparse.ArgumentTypeError(refusal(repr(path), SocketPath()))
-    return path
 
 
 def split_arguments(
@@ -278,7 +269,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         telemetry_interval_s=arguments.telemetry_interval,
         name=program_name(program),
     )
-    environment = {**os.environ, "HEADWAY_RUN": settings.to_text()}
+    environment = {**os.environ, VARIABLE: f"{RUN}:{settings.to_text()}"}
     # The options of this interpreter (-X dev, -W error, -I ...) hold for the program too; this is
     # what multiprocessing starts its children with.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

@@ -1,16 +1,17 @@
-"""Starts the meter inside a program that `headway run` started, and reports at its end.
+"""Starts the meter inside a program, and reports at its end.
 
-`start` runs while `site` imports `headway_follow.pth`, before the program's first line, in the
+This code runs while `site` imports `headway_follow.pth`, before the program's first line, in the
 program's own process. Therefore this file imports only the meter and modules that an interpreter
 has loaded anyway, and leaves nothing behind that could disturb the program. The modules of the
 report are loaded after the program has ended (`report_modules`).
 
-A process has one of two roles:
+`headway.environment` reads the variable HEADWAY, which gives a process one of two roles:
 
-- the *owner*, the process that `headway run` became: HEADWAY_RUN has its settings. Only the owner
-  reports: at a normal end from atexit, at a signal through `headway._native` (last_report.rs).
-- a *follower*, a Python child of a program under `headway run --follow`: HEADWAY_FOLLOW names the
-  owner's ledger and policy. It keeps its counters there and prints nothing, whatever happens.
+- the *owner*, the process that `headway run` became (`run:` and its settings), or the process in
+  which a user's value of the variable asks for a report. Only the owner reports: at a normal end
+  from atexit, at a signal through `headway._native` (last_report.rs).
+- a *follower*, a Python child of an owner that lets its children follow (`follow:` and the owner's
+  ledger and policy). It keeps its counters there and prints nothing, whatever happens.
 
 Forked children are neither: the meter keeps their counters, and `_finish` skips them.
 """
@@ -37,12 +38,17 @@ REPORT_CODE = (
     "sys.exit(bootstrap.report_ledger(cli.main))"
 )
 
+# The variable that `headway.environment` reads, and the words before the values of Headway's own.
+VARIABLE = "HEADWAY"
+RUN = "run"
+FOLLOW = "follow"
+
 # This suffix of a policy's name turns its hints to the kernel off.
 NO_HINTS = ",no-hints"
 
 
 class Settings:
-    """The settings that `headway run` passes to the program's process, as text in HEADWAY_RUN.
+    """The settings of an owner, which `headway run` passes to the program's process as text.
 
     - `pid`: the process that the settings are for. `replaced`: how often it has replaced itself by
       exec. `books`: where its earlier counters are, as a descriptor (-1 for `ledger`) and the run;
@@ -54,6 +60,7 @@ class Settings:
       the last `trace_events` events, in the same way. `profile_path`: the file of the profile.
     - `telemetry`: the socket of a recorder, "" for none, which receives a report every
       `telemetry_interval_s`. `name`: the name of the program there and in the trace.
+    - `variable`: the user's value of HEADWAY that the settings come from; "" for `headway run`.
 
     Paths are absolute.
     """
@@ -74,6 +81,7 @@ class Settings:
         "telemetry_interval_s",
         "trace_events",
         "trace_path",
+        "variable",
     )
 
     def __init__(
@@ -92,6 +100,7 @@ class Settings:
         telemetry: str = "",
         telemetry_interval_s: float = 1.0,
         name: str = "",
+        variable: str = "",
         replaced: int = 0,
         books: tuple[int, int] | None = None,
     ) -> None:
@@ -110,19 +119,34 @@ class Settings:
         self.telemetry = telemetry
         self.telemetry_interval_s = telemetry_interval_s
         self.name = name
+        self.variable = variable
+
+    @property
+    def command(self) -> str:
+        """The first word of a line on stderr."""
+        return "headway" if self.variable else "headway run"
+
+    @property
+    def json_option(self) -> str:
+        return "report" if self.variable else "--json"
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the report goes to its file only."""
+        return bool(self.variable and self.json_path)
 
     def to_text(self) -> str:
         """The settings as words with spaces between them; text that may contain any byte but 0 is
-        in hex. The words of the trace, of telemetry and of the profile are left out if there is
-        none of these. For the image after an exec, see `for_next_image`."""
+        in hex. The words of the trace, of telemetry, of the profile and of the variable are left
+        out if there is none of these. For the image after an exec, see `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]
         words += map(_to_word, (self.ledger, self.json_path))
-        if self.trace_path or self.telemetry or self.profile_path:
+        if self.trace_path or self.telemetry or self.profile_path or self.variable:
             words += (_to_word(self.trace_path), str(self.trace_events))
             words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
-            words.append(_to_word(self.profile_path))
+            words += map(_to_word, (self.profile_path, self.variable))
         return " ".join(words)
 
     def for_next_image(self) -> str:
@@ -141,8 +165,8 @@ class Settings:
         replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
         pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        none = ("-", "0", "1.0", "-", "-", "-")
-        trace_path, trace_events, every, telemetry, program, profile_path = more or none
+        none = ("-", "0", "1.0", "-", "-", "-", "-")
+        trace_path, trace_events, every, telemetry, program, profile_path, variable = more or none
         return cls(
             pid=int(pid),
             policy=name,
@@ -157,6 +181,7 @@ class Settings:
             telemetry=_from_word(telemetry),
             telemetry_interval_s=float(every),
             name=_from_word(program),
+            variable=_from_word(variable),
             replaced=replaced,
             books=(books[0], books[1]) if books else None,
         )
@@ -170,26 +195,34 @@ def _from_word(word: str) -> str:
     return "" if word == "-" else os.fsdecode(bytes.fromhex(word))
 
 
+def mark(value: str) -> str:
+    """A user's value of the variable as children and the image after an exec find it: PID:VALUE, by
+    which they know the process that has acted on it."""
+    return f"{os.getpid()}:{value}"
+
+
 def parse_policy_word(word: str) -> tuple[str, bool]:
     """Returns the policy and whether it may give hints, from `Settings.policy_word`."""
     return word.removesuffix(NO_HINTS), not word.endswith(NO_HINTS)
 
 
-def start() -> None:
-    """Called by `headway_follow.pth`; twice in a virtual environment."""
+def start_run(text: str) -> None:
+    """Becomes the owner that `text`, from `Settings.to_text`, is for. Does nothing in any other
+    process."""
     # Removed from the environment first, so that no child mistakes itself for the owner.
-    text = os.environ.pop("HEADWAY_RUN", None)
-    if text is not None:
-        settings = Settings.from_text(text)
-        if settings.pid == os.getpid():
-            _own(settings)
-            return
-    following = os.environ.get("HEADWAY_FOLLOW")
-    if following:
-        _join(following)
+    os.environ.pop(VARIABLE, None)
+    settings = Settings.from_text(text)
+    if settings.pid != os.getpid():
+        return
+    try:
+        own(settings)
+    except Exception as error:
+        _say(f"{settings.command}: {error}")
+        if not settings.variable:
+            os._exit(1)
 
 
-def _join(following: str) -> None:
+def join(following: str) -> None:
     """Keeps this process's counters in the ledger that `following` names, under its policy: see
     `_following`.
 
@@ -213,8 +246,8 @@ def _join(following: str) -> None:
 
 
 def _following(settings: Settings, run: int | None) -> str:
-    """The text of HEADWAY_FOLLOW for followers: LEDGER:RUN:POLICY."""
-    return f"{settings.ledger}:{run}:{settings.policy_word()}"
+    """The variable for followers: follow:LEDGER:RUN:POLICY."""
+    return f"{FOLLOW}:{settings.ledger}:{run}:{settings.policy_word()}"
 
 
 def _report_as_follower() -> None:
@@ -222,17 +255,18 @@ def _report_as_follower() -> None:
     telemetry = os.environ.get("HEADWAY_TELEMETRY")
     if telemetry:
         interval, _, path = telemetry.partition(":")
-        _report(os.fsdecode(bytes.fromhex(path)), float(interval), _program_name())
+        report_to(os.fsdecode(bytes.fromhex(path)), float(interval), program_name())
 
 
-def _program_name() -> str:
+def program_name() -> str:
     """The name of the program, from Python's command line."""
     names = [word for word in sys.orig_argv[1:] if not word.startswith("-")]
     return os.path.basename(names[0]) if names else ""
 
 
-def _report(path: str, interval_s: float, name: str) -> int:
-    """Starts the reporter. Returns its waker, for `_native.report_on_signals`."""
+def report_to(path: str, interval_s: float, name: str) -> int:
+    """Starts the reporter to the recorder at the socket `path`. Returns its waker, for
+    `_native.report_on_signals`."""
     from headway.meter import reporter
 
     identity = {"process_name": reporter.as_text(name)}
@@ -241,39 +275,37 @@ def _report(path: str, interval_s: float, name: str) -> int:
     return mine.waker
 
 
-def _own(settings: Settings) -> None:
-    try:
-        # Imported before the meter starts, so that the counters do not include the import.
-        from headway.meter import report_modules  # noqa: F401 - for `_finish`
+def own(settings: Settings) -> None:
+    """Starts the meter in this process, which will report. Raises an exception if it cannot."""
+    # Imported before the meter starts, so that the counters do not include the import.
+    from headway.meter import report_modules  # noqa: F401 - for `_finish`
 
-        if settings.trace_path:
-            from headway.trace import trace_file
+    if settings.trace_path:
+        from headway.trace import trace_file
 
-            trace_file.prepare(settings.trace_path)
-        if settings.profile_path:
-            from headway.profile import profile_file
+        trace_file.prepare(settings.trace_path)
+    if settings.profile_path:
+        from headway.profile import profile_file
 
-            profile_file.prepare(settings.profile_path)
-        if settings.switch_interval_s is not None:
-            sys.setswitchinterval(settings.switch_interval_s)
-        _install(settings)
-        if settings.profile_path:
-            _begin_profile(settings)
-        if settings.trace_path:
-            _begin_trace(settings)
-        waker = 0
-        if settings.telemetry:
-            path, interval_s = settings.telemetry, settings.telemetry_interval_s
-            waker = _report(path, interval_s, settings.name)
-    except Exception as error:
-        _say(f"headway run: {error}")
-        os._exit(1)
+        profile_file.prepare(settings.profile_path)
+    if settings.switch_interval_s is not None:
+        sys.setswitchinterval(settings.switch_interval_s)
+    _install(settings)
+    if settings.profile_path:
+        _begin_profile(settings)
+    if settings.trace_path:
+        _begin_trace(settings)
+    waker = 0
+    if settings.telemetry:
+        waker = report_to(settings.telemetry, settings.telemetry_interval_s, settings.name)
     from headway import _native
 
     ledger = settings.ledger
     in_file = bool(ledger) and not ledger.startswith("/proc/")
+    if settings.variable:
+        os.environ[VARIABLE] = mark(settings.variable)
     if settings.follow and ledger:
-        os.environ["HEADWAY_FOLLOW"] = _following(settings, _native.gil_run())
+        os.environ[VARIABLE] = _following(settings, _native.gil_run())
         if settings.telemetry:
             path = os.fsencode(settings.telemetry).hex()
             os.environ["HEADWAY_TELEMETRY"] = f"{settings.telemetry_interval_s!r}:{path}"
@@ -286,6 +318,7 @@ def _own(settings: Settings) -> None:
         bool(settings.json_path),
         waker,
         os.fsencode(json_path) if (json_path := _json_file(settings)) else None,
+        settings.quiet,
     )
     if not settings.trace_path and not settings.profile_path:  # these cover one image only
         next_image = settings.for_next_image().encode("ascii")
@@ -314,12 +347,12 @@ def _go_on(settings: Settings) -> bool:
         return False
     descriptor, run = settings.books
     settings.books = None
-    settings.name = _program_name() or settings.name
+    settings.name = program_name() or settings.name
     ledger = settings.ledger if descriptor < 0 else f"/proc/{settings.pid}/fd/{descriptor}"
     try:
         engine.install(settings.policy, kernel_hints=settings.kernel_hints, ledger=ledger, run=run)
     except errors.Unsupported as error:
-        _say(f"headway run: the report lacks what the program did before its exec: {error}")
+        _say(f"{settings.command}: the report lacks what the program did before its exec: {error}")
         ledger = ""
     if settings.follow and ledger:
         settings.ledger = ledger
@@ -367,7 +400,7 @@ def _install(settings: Settings) -> None:
     if settings.follow:
         lost.append("children started by exec or spawn are not metered")
     _say(
-        f"headway run: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
+        f"{settings.command}: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
         getattr(sys.__stderr__, "encoding", None) or "utf-8",
     )
 
@@ -424,6 +457,8 @@ def report_command(settings: Settings) -> list[str]:
             command += [option, f"/proc/{settings.pid}/fd/1" if path == "-" else path]
     if settings.trace_path or settings.profile_path:
         command.append(f"--name={settings.name}")
+    if settings.quiet:
+        command.append("--quiet")
     return [*command, "-"]
 
 
@@ -470,11 +505,11 @@ def _finish(settings: Settings) -> None:
         from headway.meter.snapshot import Snapshot
 
         report = Snapshot(raw).report()
-        if settings.replaced:
+        if settings.replaced and not settings.quiet:
             times = "once" if settings.replaced == 1 else f"{settings.replaced} times"
             _say(
-                f"headway run: the program replaced itself {times}, by exec; what it did before is "
-                f"child {settings.pid}"
+                f"{settings.command}: the program replaced itself {times}, by exec; what it "
+                f"did before is child {settings.pid}"
             )
         file, folder = _native.kept_open()
         if file >= 0:
@@ -483,12 +518,12 @@ def _finish(settings: Settings) -> None:
             json_file.kept_open[settings.json_path] = file
         written = _show(report, trace, profile, settings)
         if settings.ledger and (written or not settings.json_path):
-            _remove_ledger(settings.ledger, folder)
+            _remove_ledger(settings, folder)
         _native.report_on_signals(None, None, False)
     except KeyboardInterrupt:
         pass
     except Exception as error:
-        _say(f"headway run: no report: {type(error).__name__}: {error}")
+        _say(f"{settings.command}: no report: {type(error).__name__}: {error}")
 
 
 def _write_trace(trace: dict[str, Any], report: GilReport, settings: Settings) -> None:
@@ -518,8 +553,8 @@ def _show(
     profile: dict[str, Any] | None,
     settings: Settings,
 ) -> bool:
-    """Writes the JSON, the trace and the profile, then the report to stderr. Returns False if the
-    JSON could not be written."""
+    """Writes the JSON, the trace and the profile, then the report to stderr unless the settings are
+    quiet. Returns False if the JSON could not be written."""
     for stream in {id(stream): stream for stream in (sys.__stdout__, sys.__stderr__)}.values():
         try:
             if stream is not None:
@@ -539,9 +574,12 @@ def _show(
             if settings.ledger and settings.ledger == f"{settings.json_path}.ledger":
                 path = settings.json_path
                 left = f"; `headway report {path}` has the report, from {settings.ledger}"
-            _say(f"headway run: --json {settings.json_path!r}: {error.strerror}{left}")
+            where = f"{settings.json_option} {settings.json_path!r}"
+            _say(f"{settings.command}: {where}: {error.strerror}{left}")
     if trace is not None:
         _write_trace(trace, report, settings)
+    if settings.quiet:
+        return written
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
     style = terminal.Style.of_stream(2, encoding)
     lines = [] if profile is None else _write_profile(profile, settings, style)
@@ -549,9 +587,10 @@ def _show(
     return written
 
 
-def _remove_ledger(path: str, folder: int) -> None:
+def _remove_ledger(settings: Settings, folder: int) -> None:
     """Removes the ledger, unless it has no file. `folder` is an open descriptor of its folder, or
     -1 to use the path."""
+    path = settings.ledger
     if path.startswith("/proc/"):
         return
     try:
@@ -562,7 +601,7 @@ def _remove_ledger(path: str, folder: int) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        _say(f"headway run: the ledger {path} stays, and is not needed: {error.strerror}")
+        _say(f"{settings.command}: the ledger {path} stays, and is not needed: {error.strerror}")
 
 
 def _remove(path: str) -> None:

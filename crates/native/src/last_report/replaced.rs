@@ -3,7 +3,7 @@
 //! libpython's `execv`, `execve` and `fexecve` are hooked. In the process that reports, a call that
 //! can succeed does one of two things first:
 //!
-//! - If the new image is the same interpreter, or a script for it, HEADWAY_RUN in its environment
+//! - If the new image is the same interpreter, or a script for it, HEADWAY in its environment
 //!   passes the settings and the ledger on, and `headway.meter.bootstrap` continues with them. A ledger in
 //!   memory is copied to a memfd.
 //! - Any other image cannot report, so the report is made before the exec.
@@ -25,13 +25,16 @@ use super::{ARMED, PREPARED, REPORTING, STATE, may_report, original, report};
 
 /// The data with which the new image continues the measurement.
 pub struct Successor {
-    /// The settings in HEADWAY_RUN.
+    /// The settings in HEADWAY, after `run:`.
     pub settings: CString,
     /// The interpreter that can continue: `sys.executable`.
     pub interpreter: CString,
     /// True if the ledger is in a file that the new image finds by its name.
     pub in_file: bool,
 }
+
+/// The beginning of an environment's entry with settings.
+const SETTINGS: &[u8] = b"HEADWAY=run:";
 
 /// Null if no image can continue. Writer: `announce` (Release), attached; readers: the hooks
 /// (Acquire). A replaced value is leaked.
@@ -274,8 +277,7 @@ unsafe fn are_too_long(arguments: Words, environment: Words) -> bool {
 unsafe fn has_settings(environment: Words) -> bool {
     // SAFETY: the caller's guarantee.
     unsafe {
-        words_of(environment)
-            .any(|word| CStr::from_ptr(word).to_bytes().starts_with(b"HEADWAY_RUN="))
+        words_of(environment).any(|word| CStr::from_ptr(word).to_bytes().starts_with(SETTINGS))
     }
 }
 
@@ -294,10 +296,14 @@ unsafe fn pass_on(
     };
     let run = headway_gil::run_identity().unwrap_or(0);
     let settings = successor.settings.to_bytes();
-    let mut entry = [b"HEADWAY_RUN=", settings, format!(":{copy}:{run}").as_bytes()].concat();
+    let mut entry = [SETTINGS, settings, format!(":{copy}:{run}").as_bytes()].concat();
     entry.push(0);
     // SAFETY: the caller's guarantee.
-    let mut words: Vec<_> = unsafe { words_of(environment) }.collect();
+    let mut words: Vec<_> = unsafe {
+        words_of(environment)
+            .filter(|word| !CStr::from_ptr(*word).to_bytes().starts_with(b"HEADWAY="))
+            .collect()
+    };
     words.extend([entry.as_ptr().cast(), ptr::null()]);
     let result = exec(words.as_ptr());
     // Exec has failed.
@@ -333,15 +339,19 @@ fn report_and(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
         return exec();
     }
     let name = path.to_string_lossy();
-    print(&format!(
-        "headway run: the program replaces itself by {name:?}, and is reported until then"
-    ));
+    if !prepared.quiet {
+        print(&format!(
+            "headway run: the program replaces itself by {name:?}, and is reported until then"
+        ));
+    }
     report(prepared);
     let result = exec();
     // SAFETY: errno is this thread's own.
     let errno = unsafe { *libc::__errno_location() };
     let reason = std::io::Error::from_raw_os_error(errno);
-    print(&format!("headway run: the program did not replace itself ({reason}), and goes on"));
+    if !prepared.quiet {
+        print(&format!("headway run: the program did not replace itself ({reason}), and goes on"));
+    }
     STATE.store(ARMED, Release);
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = errno };
