@@ -38,7 +38,7 @@ class Mistake(Exception):
 
 
 class Request:
-    """What a value of the variable asks for.
+    """The request that a value of the variable makes.
 
     - `policy`: the policy of the GIL. `kernel_hints`: whether it may give the kernel hints.
     - `report`: whether the program reports at its end: to stderr, or as JSON to `report_file`, in

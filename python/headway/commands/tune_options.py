@@ -1,4 +1,4 @@
-"""What all forms of `headway tune` share: options, the experiment, and its results."""
+"""The options, the experiment and the results that all forms of `headway tune` share."""
 
 from __future__ import annotations
 

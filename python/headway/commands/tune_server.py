@@ -141,7 +141,7 @@ def limit(words: str) -> float:
 
 
 class Planned(NamedTuple):
-    """What is known before anything has started."""
+    """The plan of an experiment, made before anything starts."""
 
     goal: Goal
     timing: Timing

@@ -55,7 +55,7 @@ class Counts(TypedDict):
 
 
 class Connection:
-    """Whoever opens it closes it; the server then has the setting of before."""
+    """A lease on a server. After `close` the server has the setting of before."""
 
     def __init__(self, address: str, group: str | None) -> None:
         """Raises CommandError."""

@@ -436,13 +436,13 @@ impl Locked<'_> {
             let bytes = memory.get::<usize>(lines + layout.bytes_length)?;
             let kept = if bytes <= MAX_LINES_BYTES { bytes } else { 0 };
             code.lines.set(self.copy(memory, lines + layout.bytes_data, kept).unwrap_or((0, 0)));
+            // A code object that is read from outside may have been freed meanwhile.
+            if frames::version_of(memory, layout, at)? != call.version {
+                return None;
+            }
             take_entry(&self.0.codes_used, limit(CODES))?;
             code.first_line.store(first_line, Relaxed);
             code.kinds.store(kinds, Relaxed);
-        }
-        // SAFETY: as above. A code object that was read from outside may have been freed meanwhile.
-        if unsafe { frames::version_of(memory, layout, at)? } != call.version {
-            return None;
         }
         code.version.store(call.version, Relaxed);
         code.address.store(at as u64, Release);

@@ -1,4 +1,4 @@
-"""What `headway tune` asks of a worker: another policy and switch interval, and blocks of requests.
+"""The requests of `headway tune` to a worker: another policy and switch interval, and blocks.
 
 The main thread runs it while worker threads serve.
 """
