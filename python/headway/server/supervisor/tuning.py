@@ -1,8 +1,9 @@
 """A client of `headway tune`: it may try settings of a group's GIL while the server serves.
 
 A trial is a lease. When the client's connection closes, when the client sends nothing for
-`LEASE_S`, or when the configuration is read again, the processes get back the setting that they had. Only one client
-can tune at a time. Each line from the client is a JSON object, and has one line as its answer.
+`LEASE_S`, or when the configuration is read again, the processes get back the setting that they
+had. Only one client can tune at a time. Each line from the client is a JSON object, and has one
+line as its answer.
 
 Only the supervisor's single thread uses this module; it never blocks here.
 """
