@@ -147,6 +147,8 @@ def test_a_block_counts_the_requests_that_came_in_it(tmp_path: Path, address: st
             connection.read_block(None)
             server.get("/")
             assert client.recv(4096)
+        # A request counts a moment after its response is sent.
+        server.wait_until(lambda: connection.read_block(None)["response"]["count"] >= 3)
         counts = connection.read_block(None)
         assert counts["is_whole"]
         assert (counts["response"]["count"], counts["errors"]) == (3, 0)
