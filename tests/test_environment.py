@@ -84,7 +84,7 @@ def test_the_end_of_the_program_is_its_own(tmp_path: Path, ending: str) -> None:
     plain = run(None, "-c", f"import os; {ending}")
     result = run("report=out.json", "-c", f"import os; {ending}", cwd=tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (plain.returncode, "", "")
-    assert read_json(tmp_path / "out.json")["gils"]
+    assert read_json(tmp_path / "out.json")["wall_s"] > 0
     assert os.listdir(tmp_path) == ["out.json"]
 
 
@@ -233,7 +233,7 @@ def test_a_program_that_replaces_itself_keeps_it(tmp_path: Path, value: str) -> 
 def test_a_program_that_another_one_replaces_leaves_its_report(tmp_path: Path) -> None:
     code = "import os; os.execv('/bin/echo', ['echo', 'replaced'])"
     assert_ran(run("report=out.json", "-c", code, cwd=tmp_path), "replaced\n")
-    assert read_json(tmp_path / "out.json")["gils"]
+    assert read_json(tmp_path / "out.json")["wall_s"] > 0
 
 
 # `isolated` has a GIL of its own from 3.12 on; before, there is one kind.
@@ -251,6 +251,7 @@ print(len(gil.snapshot().report().gils) > 0)
 """
 
 
+@pytest.mark.skipif(not GIL_ENABLED, reason="there are no GILs to count")
 @pytest.mark.parametrize(
     "value", ["report=%p.json,follow,priority", "report=%p.json,telemetry=unix:t,follow,deadline"]
 )
