@@ -27,7 +27,7 @@ QUICK_PAIRS = 5
 
 
 class Costs(NamedTuple):
-    """Of each start: the time until the program has ended, and the processor's time."""
+    """The time from each start to the end of the program, and its CPU time."""
 
     wall_s: list[float]
     cpu_s: list[float]

@@ -15,7 +15,7 @@ from headway.tune import text
 from headway.tune.connection import Counts
 from headway.tune.document import TuneDocument, to_document
 from headway.tune.goals import OF_SERVER, P99, THROUGHPUT, Figures, Goal, GoalKind
-from headway.tune.server import figures_of, harm
+from headway.tune.server import harm
 from headway.tune.setting import Setting, candidates
 from headway.tune.trials import Measured, Result, Standing, Trials
 
@@ -145,7 +145,7 @@ def test_a_block_ends_early_only_if_at_least_five_requests_are_slow(
 ) -> None:
     counts = response(slow, number)
     control = {P99.key: 0.004, "errors": 0.0}
-    why = harm(figures_of(counts, 1.0), counts, control, 2.0)
+    why = harm(counts, control, 2.0)
     assert why.startswith(hurts)
     assert bool(why) == bool(hurts)
 

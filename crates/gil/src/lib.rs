@@ -70,7 +70,7 @@ pub use profile::growth::{
 pub use profile::layout::{Layout, LineFormat};
 pub use profile::resolver::Frame;
 pub use profile::sampler;
-pub use profile::{STACK_DEPTH, is_on as profile_is_on};
+pub use profile::{STACK_DEPTH, is_on as profile_is_on, knows_holders as profile_knows_holders};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
 pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,

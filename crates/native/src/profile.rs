@@ -65,6 +65,9 @@ static SAMPLER: Mutex<Option<(u32, JoinHandle<()>)>> = Mutex::new(None);
 const SAMPLER_STACK_BYTES: usize = 256 * 1024;
 
 fn start_sampler() {
+    if !headway_gil::profile_knows_holders() {
+        return;
+    }
     let mut thread = SAMPLER.lock().unwrap_or_else(PoisonError::into_inner);
     let pid = std::process::id();
     if thread.as_ref().is_none_or(|(of, _)| *of != pid) {

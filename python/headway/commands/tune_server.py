@@ -124,8 +124,9 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         metavar="FACTOR",
         type=limit,
         default=DEFAULT_LIMIT,
-        help="a candidate whose p99 or errors go beyond this multiple of the present ones has its "
-        "block ended at once, and no other block (default: %(default)g)",
+        help="end the block of a candidate, and drop it, once its p99 or errors exceed this "
+        "multiple of the highest that the present setting has shown; p95 decides below 500 "
+        "requests (default: %(default)g)",
     )
     add_common_options(parser, SERVER_FOR_S)
 

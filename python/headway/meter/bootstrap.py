@@ -138,7 +138,7 @@ class Settings:
     def to_text(self) -> str:
         """The settings as words with spaces between them; text that may contain any byte but 0 is
         in hex. The words of the trace, of telemetry, of the profile and of the variable are left
-        out if there is none of these. For the image after an exec, see `for_next_image`."""
+        out if the settings have none of these. See also `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
         follow = "follow" if self.follow else "-"
         words = [str(self.pid), self.policy_word(), interval, follow]

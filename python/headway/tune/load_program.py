@@ -4,9 +4,9 @@ does, and its latency counts from then, also if it has to wait for a connection.
     load_program.py HOST PORT RATE CONNECTIONS    with the targets and weights on stdin, as JSON
 
 A line "BEGIN END [TARGET]" on stdin (monotonic nanoseconds) asks for the latencies of the requests
-that were due between these times, in seconds, for one target or for all; those without an answer
-have the time until now. It imports
-nothing of Headway, so that it starts fast.
+that were due between these times, in seconds, for one target or for all. The latency of a request
+without an answer is the time until now. This program imports nothing of Headway, so that it starts
+fast.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Server:
             self._connection.wait(min(left_s, RENEWAL_S))
             if control:
                 counts = self._connection.read_block(self._path)
-                if why := harm(figures_of(counts, 1.0), counts, control, self._timing.limit):
+                if why := harm(counts, control, self._timing.limit):
                     return why
         return ""
 
@@ -98,7 +98,7 @@ def figures_of(counts: Counts, seconds: float) -> Figures:
     }
 
 
-def harm(figures: Figures, counts: Counts, control: Figures, limit: float) -> str:
+def harm(counts: Counts, control: Figures, limit: float) -> str:
     """Why a candidate hurts; empty if it does not. `control` has the control's highest figures."""
     number = counts["response"]["count"]
     late = next((name for least, name in LATE_PERCENTILES if number >= least), None)
@@ -108,6 +108,7 @@ def harm(figures: Figures, counts: Counts, control: Figures, limit: float) -> st
     # The control's latencies may be the load's, which counts waiting for a connection as well.
     if late_s > limit * control[P99.key]:
         return f"{late} {P99.show(late_s)}, beyond {limit:g} times the p99 of the control"
-    if figures[ERRORS] > limit * control.get(ERRORS, 0.0) + ALLOWED_ERRORS:
-        return f"{figures[ERRORS]:.1%} errors, beyond {limit:g} times the control's"
+    errors = counts["errors"] / number
+    if errors > limit * control.get(ERRORS, 0.0) + ALLOWED_ERRORS:
+        return f"{errors:.1%} errors, beyond {limit:g} times the control's"
     return ""

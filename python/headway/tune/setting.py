@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headway import gil
 from headway.report import units
 
-POLICIES = ("interval", "priority", "deadline")
 SWITCH_INTERVALS_S = (0.005, 0.0005)
 
 
@@ -30,5 +30,7 @@ def candidates(
     intervals = switch_intervals_s or dict.fromkeys(
         (present.switch_interval_s, *SWITCH_INTERVALS_S)
     )
-    every = (Setting(policy, interval) for interval in intervals for policy in policies or POLICIES)
+    every = (
+        Setting(policy, interval) for interval in intervals for policy in policies or gil.policies()
+    )
     return [each for each in dict.fromkeys(every) if each != present]

@@ -11,7 +11,7 @@ from headway.report.terminal import Style
 from headway.tune.confidence import Effect
 from headway.tune.goals import Figure
 from headway.tune.setting import Setting
-from headway.tune.trials import LEVEL, Outcome, Rating, Result, Trials
+from headway.tune.trials import LEVEL, Outcome, Rating, Result, Standing, Trials
 
 
 def report(trials: Trials, style: Style) -> list[str]:
@@ -70,7 +70,7 @@ def advice(trials: Trials) -> str:
             f"Keep {trials.control}: no other setting has a {trials.goal.figure.name} better by "
             f"more than {margin}{why}."
         )
-    wanting = [str(each.setting) for each in outcome.ratings if each.standing.value == "open"]
+    wanting = [str(each.setting) for each in outcome.ratings if each.standing is Standing.OPEN]
     return (
         f"Undecided after {trials.elapsed_s:.0f} s: {', '.join(wanting)} may have a "
         f"{trials.goal.figure.name} better by more than {margin}; a longer --for would tell{why}."
@@ -94,6 +94,6 @@ def _advise_winner(trials: Trials, outcome: Outcome, winner: Rating) -> str:
 def _overlap(rating: Rating, winner: Rating, figure: Figure) -> bool:
     """Whether the intervals of two candidates that are not out have ratios in common."""
     one, other = rating.effects[figure], winner.effects[figure]
-    return rating.standing.value in ("better", "open") and (
+    return rating.standing in (Standing.BETTER, Standing.OPEN) and (
         one.low <= other.high and other.low <= one.high
     )

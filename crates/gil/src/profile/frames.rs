@@ -40,7 +40,7 @@ impl Calls {
         self.calls.get(..self.count).unwrap_or_default()
     }
 
-    /// The same for the same code objects, whatever instructions they are at.
+    /// A hash of the code objects, without their instructions.
     fn hash(&self) -> u64 {
         self.innermost_first().iter().fold(0, |hash, call| {
             let mixed = hash ^ call.code as u64 ^ call.version.rotate_left(32);
@@ -100,7 +100,7 @@ pub struct Foreign {
     /// The current frame of a thread and its callers, which CPython keeps at lower addresses: one
     /// copy, so that they are the calls of one moment.
     frames: Block<4096>,
-    /// What was read last beside these.
+    /// The last memory that was read beside the frames.
     other: Block<256>,
 }
 
@@ -197,6 +197,21 @@ unsafe fn current<M: Memory>(memory: &mut M, layout: &Layout, state: usize) -> O
     }
 }
 
+/// Reads the calls of a thread whose frames stand still. Returns false as `read` does.
+pub fn read_foreign_once(
+    memory: &mut Foreign,
+    layout: &Layout,
+    state: usize,
+    calls: &mut Calls,
+) -> bool {
+    memory.refresh();
+    // SAFETY: `Foreign` asks the kernel to read.
+    unsafe {
+        current(memory, layout, state).inspect(|frame| memory.copy_frames(*frame));
+        read(memory, layout, state, calls)
+    }
+}
+
 /// Reads the calls of another thread, which may call and return meanwhile. Returns true once two
 /// readings in a row have found the same calls: others may be of several moments.
 pub fn read_foreign(
@@ -208,13 +223,7 @@ pub fn read_foreign(
     const READINGS: u32 = 6;
     let mut before = None;
     for _ in 0..READINGS {
-        memory.refresh();
-        // SAFETY: `Foreign` asks the kernel to read.
-        let is_read = unsafe {
-            current(memory, layout, state).inspect(|frame| memory.copy_frames(*frame));
-            read(memory, layout, state, calls)
-        };
-        let found = is_read.then(|| calls.hash());
+        let found = read_foreign_once(memory, layout, state, calls).then(|| calls.hash());
         if found.is_some() && found == before {
             return true;
         }

@@ -54,7 +54,7 @@ fn charge(store: &Store, kind: usize, charges: &Charges, waiter: &ThreadCounters
     // The frames stand still while their thread is here. They are read from outside nevertheless,
     // because at CPython's end another thread may free them.
     let (mut memory, mut calls) = (Foreign::new(), Calls::new());
-    let is_read = state != 0 && frames::read_foreign(&mut memory, layout, state, &mut calls);
+    let is_read = state != 0 && frames::read_foreign_once(&mut memory, layout, state, &mut calls);
     let node = if state == 0 {
         Some(store::EMPTY_STACK)
     } else if is_read {

@@ -67,8 +67,8 @@ pub(super) fn set_asked_for(is_asked_for: bool) {
     IS_ASKED_FOR.store(is_asked_for, Relaxed);
 }
 
-/// See `KNOWS_HOLDERS`.
-pub(super) fn knows_holders() -> bool {
+/// Whether the profile has stacks of holders: not if it began without a GIL.
+pub fn knows_holders() -> bool {
     KNOWS_HOLDERS.load(Relaxed)
 }
 

@@ -4,8 +4,8 @@
 //! can succeed does one of two things first:
 //!
 //! - If the new image is the same interpreter, or a script for it, HEADWAY in its environment
-//!   passes the settings and the ledger on, and `headway.meter.bootstrap` continues with them. A ledger in
-//!   memory is copied to a memfd.
+//!   passes the settings and the ledger on, and `headway.meter.bootstrap` continues with them. A
+//!   ledger in memory is copied to a memfd.
 //! - Any other image cannot report, so the report is made before the exec.
 //!
 //! After an exec that fails, the program continues and reports at its end. Failures that can be

@@ -61,8 +61,8 @@ impl Recorder {
         cpu_ns
     }
 
-    /// Counts a request, which the poller noticed at `noticed_ns`, and writes its line in the access
-    /// log. Calls `ask` only if there is an access log.
+    /// Counts a request, which the poller noticed at `noticed_ns`, and writes its line in the
+    /// access log. Calls `ask` only if there is an access log.
     pub fn record<'a>(
         &mut self,
         target: &[u8],
