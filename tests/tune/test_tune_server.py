@@ -120,6 +120,8 @@ def test_an_applied_setting_survives_sighup_until_the_configuration_changes(
         status = str(tmp_path / "status")
         server.write(SCHEDULED | {"policy": "interval"}, status_socket=status)
         server.reload(3)
+        # The former generation still answers what it has accepted.
+        wait_for(server, "interval 0.005")
         assert settings(server) == {"interval 0.005"}
 
 
@@ -129,6 +131,7 @@ def test_reading_the_configuration_again_ends_the_experiment(tmp_path: Path, add
         server.reload(2)
         with pytest.raises(CommandError, match="the configuration is read again"):
             connection.try_setting(TRIAL)
+        wait_for(server, "priority 0.005")
         assert settings(server) == {"priority 0.005"}
 
 
