@@ -163,6 +163,12 @@ def test_a_block_counts_the_requests_that_came_in_it(tmp_path: Path, address: st
         assert [count(path) for path in ("/held", "/pid", "/other")] == [1, 1, 0]
 
 
+def test_a_client_may_follow_at_once_on_another(tmp_path: Path, address: str) -> None:
+    with serving(tmp_path, {}):
+        for _ in range(50):
+            Connection(address, None).close()
+
+
 def test_groups_are_chosen_by_name(tmp_path: Path, address: str) -> None:
     with serving(tmp_path, {"name": "one"}, {"name": "two"}):
         for words, expected in (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -76,6 +77,12 @@ class Session:
     def is_trying(self, group: str) -> bool:
         return self.trial is not None and self.group is not None and self.group.name == group
 
+    def has_gone(self) -> bool:
+        """Whether the client has closed the connection."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def send(self, **answer: Any) -> None:
         """Raises OSError."""
         self.socket.sendall(json.dumps(answer).encode() + b"\n")
@@ -101,6 +108,9 @@ class Tuning:
 
     def admit(self, client: socket.socket) -> None:
         session = Session(client, self._clock() + LEASE_S)
+        if self._session is not None and self._session.has_gone():
+            # This client may have waited for that end, which `hear_client` has not seen yet.
+            self.end()
         if self._session is None:
             self._session = session
             return
