@@ -91,3 +91,53 @@ def test_a_program_that_cannot_be_measured_ends_the_experiment(
     done = run_main("tune", "run", "--policy", "interval", *words)
     assert done.returncode == 1
     assert expected in done.stderr
+
+
+# Notes the policy that a server's process runs under.
+NOTES_POLICY = """
+from pathlib import Path
+
+from headway import gil
+
+Path(f"seen-{gil.snapshot().to_dict()['policy']}").touch()
+"""
+WSGI = """
+def app(environ, start_response):
+    heavy = environ["PATH_INFO"] == "/heavy"
+    body = str(sum(range(300_000 if heavy else 10))).encode()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"""
+ASGI = """
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    body = str(sum(range(300_000 if scope["path"] == "/heavy" else 10))).encode()
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+"""
+GUNICORN = ["-m", "gunicorn", "app:app", "--threads", "4", "--bind", "127.0.0.1:PORT"]
+UVICORN = ["-m", "uvicorn", "app:app", "--port", "PORT"]
+UNDER_LOAD = Path(__file__).resolve().parents[2] / "examples" / "under_load.py"
+
+
+@pytest.mark.slow("starts and loads a server some ten times")
+@pytest.mark.parametrize(("app", "server"), [(WSGI, GUNICORN), (ASGI, UVICORN)])
+def test_a_server_of_others_is_tuned(tmp_path: Path, app: str, server: list[str]) -> None:
+    (tmp_path / "app.py").write_text(NOTES_POLICY + app)
+    file = tmp_path / "result.json"
+    words = ("--smaller", "--metric", "p99: ([0-9.]+) ms", "--policy", "priority", "--for", "15")
+    load = (str(UNDER_LOAD), "--heavy", "/heavy", "--seconds", "0.5", "--", *server)
+    done = subprocess.run(
+        tune(*words, "--json", str(file), *load),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "seen-interval").exists()
+    assert (tmp_path / "seen-priority").exists()
+    blocks = json.loads(file.read_text())["blocks"]
+    assert all(block["figures"]["metric"] > 0 for block in blocks)

@@ -251,6 +251,23 @@ def test_an_application_is_tuned_with_a_load(tmp_path: Path) -> None:
     assert 25 < figures["requests_per_s"] < 75
 
 
+def test_targets_that_are_errors_are_named(tmp_path: Path) -> None:
+    (tmp_path / "one_page.py").write_text(
+        "def application(environ, start_response):\n"
+        "    found = environ['PATH_INFO'] == '/'\n"
+        "    start_response('200 OK' if found else '404 Not Found', [('Content-Length', '0')])\n"
+        "    return []\n"
+    )
+    command = ["tune", "serve", "one_page:application", "--policy", "deadline", "--for", "1"]
+    serve = ["--", "--app-dir", str(tmp_path)]
+    done = run_main(*command, "--load", "/", "/gone", *serve)
+    assert done.returncode == 0, done.stderr
+    assert "warning: --load: /gone: 404 Not Found\n" in done.stderr
+    done = run_main(*command, "--load", "/a", "/b", *serve)
+    assert done.returncode == 2
+    assert "--load: every target is an error: /a: 404 Not Found, /b: 404 Not Found" in done.stderr
+
+
 def test_ctrl_c_leaves_the_server_as_it_was(tmp_path: Path, address: str) -> None:
     with serving(tmp_path) as server:
         command = [sys.executable, "-m", "headway", "tune", address, "--policy", "deadline"]

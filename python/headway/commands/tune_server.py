@@ -48,7 +48,7 @@ when it is due, whatever the server does, and its latency counts from then. What
 """
 SERVE_EXAMPLES = """\
 examples:
-  headway tune serve shop:app --load '/product/1 10' '/recommendations 0.2'
+  headway tune serve shop:app --load '/product/1 10' '/recommendations/1 0.2'
   headway tune serve shop:app --load access.log --rate 50 -- --threads 8
 """
 
@@ -182,6 +182,8 @@ def tune_application(options: argparse.Namespace, planned: Planned) -> int:
         raise CommandError(f"--path: {options.path!r} is not in --load", exit_code=2)
     with ExitStack() as stack:
         served = stack.enter_context(serving([options.application, *options.program]))
+        for error in load.errors_of("127.0.0.1", served.port, targets):
+            print(f"headway tune: warning: --load: {error}", file=sys.stderr)
         running = stack.enter_context(
             load.running("127.0.0.1", served.port, options.rate, options.connections, targets)
         )

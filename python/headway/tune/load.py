@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -20,6 +21,9 @@ PROGRAM = Path(__file__).with_name("load_program.py")
 LOGGED = re.compile(r'"GET (/\S*) HTTP/|"target": ?"(/[^"]*)"')
 LISTED = re.compile(r"(/\S*)(?:\s+([0-9]*\.?[0-9]+))?")
 FAILURES = "failures"
+# Of many targets, the heaviest are asked for once before the load begins.
+CHECKED_TARGETS = 20
+CHECK_TIMEOUT_S = 60.0
 
 
 def read_targets(words: Sequence[str]) -> dict[str, float]:
@@ -57,6 +61,27 @@ def _lines(file: str) -> list[str]:
         return Path(file).read_text(errors="replace").splitlines()
     except OSError as error:
         raise CommandError(f"--load {file!r}: {reason_of(error)}", exit_code=2) from None
+
+
+def errors_of(host: str, port: int, targets: Mapping[str, float]) -> list[str]:
+    """The targets that the server answers with an error, as `/a: 404 Not Found`. Raises
+    CommandError (exit code 2) if it answers all of them so."""
+    checked = sorted(targets, key=lambda each: -targets[each])[:CHECKED_TARGETS]
+    found = []
+    for target in checked:
+        connection = http.client.HTTPConnection(host, port, timeout=CHECK_TIMEOUT_S)
+        try:
+            connection.request("GET", target)
+            response = connection.getresponse()
+            if response.status >= http.HTTPStatus.BAD_REQUEST:
+                found.append(f"{target}: {response.status} {response.reason}")
+        except (OSError, http.client.HTTPException) as error:
+            found.append(f"{target}: {error or type(error).__name__}")
+        finally:
+            connection.close()
+    if len(found) == len(checked):
+        raise CommandError(f"--load: every target is an error: {', '.join(found[:3])}", exit_code=2)
+    return found
 
 
 class RunningLoad:
