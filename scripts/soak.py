@@ -1,11 +1,14 @@
 """Runs everything that meets the GIL at once, for long, while policies change.
 
     .venvs/3.13/bin/python scripts/soak.py [--minutes 20] [--policy P] [--no-policy-changes]
+        [--profile]
 
 Threads that compute, sleep, spin, echo, pass items through queues and end; forks with threads in
 the child; sub-interpreters; garbage collection; signals; subprocesses. What happens when is drawn
 from --seed; how the threads interleave is not. Every worker must get on, and the books must
-balance, while it runs and at its end. --plain leaves Headway out: what fails then is CPython's.
+balance, while it runs and at its end. With --profile there is a contention profile, which ends and
+begins anew now and then, and whose sums must agree. --plain leaves Headway out: what fails then is
+CPython's.
 
 Exit status: 0 if all is well; 1 if a thread got stuck (all stacks are shown), a worker failed or
 books do not balance; 2 for bad usage.
@@ -25,7 +28,7 @@ import traceback
 import warnings
 from typing import NoReturn
 
-from soak_books import SoakFailure, check_books
+from soak_books import SoakFailure, check_books, check_profile
 from soak_workers import WORKERS
 
 from headway import gil
@@ -36,6 +39,8 @@ STUCK_S = 90
 STUCK_TURNS = 100
 PROGRESS_S = 10
 LONGEST_TURN_S = 0.1
+# At a turn, that the profile ends and another one begins.
+RESTART_CHANCE = 0.05
 SWITCH_INTERVALS_S = (0.005, 0.005, 0.001, 0.0001, 0.02)
 
 
@@ -44,12 +49,16 @@ class Soak:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.plain: bool = options.plain
+        self.profiling = gil.profile() if options.profile else None
         self.chance = random.Random(options.seed)
         self.policies = [*gil.policies()] if options.policy_changes else [options.policy]
         self.policy: str = options.policy
         self.stopping = False
         self.problem: str | None = None
-        self.happened = dict.fromkeys(("policy changes", "reinstalls", "snapshots", "signals"), 0)
+        happenings = ["policy changes", "reinstalls", "snapshots", "signals"]
+        if options.profile:
+            happenings.append("profiles")
+        self.happened = dict.fromkeys(happenings, 0)
         names = [worker.__name__ for worker in WORKERS]
         self.counts = [0] * len(WORKERS)
         self.threads = [
@@ -80,6 +89,8 @@ class Soak:
         signal.signal(signal.SIGUSR1, self.note_signal)
         if not self.plain:
             gil.install(self.policy)
+        if self.profiling is not None:
+            self.profiling.start()
         for thread in self.threads:
             thread.start()
         try:
@@ -94,6 +105,8 @@ class Soak:
             self.check()
             gil.uninstall()
             self.check()
+        if self.profiling is not None:
+            check_profile(self.profiling.stop())
 
     def direct(self, end_s: float) -> None:
         seen = [-1] * len(WORKERS)
@@ -122,6 +135,8 @@ class Soak:
         )[0]
         if not self.plain or action in (self.change_interval, self.signal):
             action()
+        if self.profiling is not None and self.chance.random() < RESTART_CHANCE:
+            self.restart_profile(self.profiling)
 
     def change_policy(self) -> None:
         self.policy = self.chance.choice(self.policies)
@@ -138,9 +153,16 @@ class Soak:
         gil.install(self.policy)
         self.happened["reinstalls"] += 1
 
+    def restart_profile(self, profiling: gil.Profiling) -> None:
+        check_profile(profiling.stop())
+        profiling.start()
+        self.happened["profiles"] += 1
+
     def check(self) -> None:
         check_books(gil.snapshot().report())
         self.happened["snapshots"] += 1
+        if self.profiling is not None:
+            check_profile(self.profiling.take())
 
     def signal(self) -> None:
         """Python runs the handler in the main thread, whichever thread the signal interrupts."""
@@ -207,8 +229,11 @@ def main() -> int:
     parser.add_argument("--policy", choices=policies, default="priority", help="to begin with")
     parser.add_argument("--policy-changes", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--profile", action="store_true", help="with a contention profile")
     parser.add_argument("--plain", action="store_true", help="without Headway")
     options = parser.parse_args()
+    if options.profile and options.plain:
+        parser.error("--profile and --plain exclude each other: a profile needs Headway")
     # Of forks in a process of several threads, which are the point here.
     warnings.simplefilter("ignore")
     faulthandler.enable()

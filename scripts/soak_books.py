@@ -1,7 +1,10 @@
-"""Whether books balance, for a soak: see soak.py."""
+"""Whether books balance and the sums of a profile agree, for a soak: see soak.py."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from headway.profile.model import Held, Profile, Waited
 from headway.report.model import GilReport
 
 EXACT_COUNTS = ("takes", "contended_takes", "voluntary_drops", "forced_drops", "preemptions")
@@ -42,3 +45,25 @@ def check_books(report: GilReport) -> None:
         # One that runs may have been seen in the middle of an event.
         if not any(row.alive for row in child.gils):
             check_books(child)
+
+
+def check_profile(profile: Profile) -> None:
+    """Raises SoakFailure unless the charges of each side, with what has no stack, are the waiting
+    for each GIL. GILs of one name count together: an interpreter has another GIL after each
+    installation of the meter."""
+    for gil in {total.gil for total in profile.totals}:
+        totals = [total for total in profile.totals if total.gil == gil]
+        waited_ns = sum(total.waited_ns for total in totals)
+        sides: dict[str, tuple[Sequence[Held | Waited], int]] = {
+            "waiters": (profile.waiters, sum(each.waits_not_recorded_ns for each in totals))
+        }
+        if profile.has_holders:
+            without_stack_ns = sum(each.handoff_ns + each.held_not_recorded_ns for each in totals)
+            sides["holders"] = (profile.holders, without_stack_ns)
+        for side, (charges, without_stack_ns) in sides.items():
+            charged_ns = sum(each.waited_ns for each in charges if each.gil == gil)
+            if charged_ns + without_stack_ns != waited_ns:
+                raise SoakFailure(
+                    f"pid {profile.pid}, GIL {gil}: {side} are charged with {charged_ns} ns and "
+                    f"{without_stack_ns} ns have no stack, where {waited_ns} ns were waited"
+                )

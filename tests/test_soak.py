@@ -22,9 +22,11 @@ SEED = "7946"
 @pytest.mark.timeout(400)
 @pytest.mark.slow("a soak")
 @pytest.mark.serial
-def test_everything_at_once_while_policies_change() -> None:
+@pytest.mark.parametrize("options", [(), ("--profile",)])
+def test_everything_at_once_while_policies_change(options: tuple[str, ...]) -> None:
     # A thread that is stuck is found, with all stacks, before this runs out of patience.
-    result = python(SCRIPTS / "soak.py", "--minutes", MINUTES, "--seed", SEED, timeout=300)
+    run = (SCRIPTS / "soak.py", "--minutes", MINUTES, "--seed", SEED, *options)
+    result = python(*run, timeout=300)
     assert result.returncode == 0, result.stderr
     told = result.stdout.strip().removeprefix("soak: all is well: ")
     counts = {
@@ -33,7 +35,15 @@ def test_everything_at_once_while_policies_change() -> None:
     }
     workers = ("hog", "sleeper", "spinner", "masquerader", "echo", "ping_pong", "starter")
     others = ("collector", "runner", "forker", "interpreter_user", "signals", "policy changes")
-    assert all(counts[name] > 0 for name in (*workers, *others)), result.stdout
+    profiles = ("profiles",) if options else ()
+    assert all(counts[name] > 0 for name in (*workers, *others, *profiles)), result.stdout
+
+
+def test_a_profile_without_headway_is_refused_in_one_line() -> None:
+    result = python(SCRIPTS / "soak.py", "--profile", "--plain")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("soak: --profile and --plain exclude each other")
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_bad_number_of_minutes_is_one_line() -> None:

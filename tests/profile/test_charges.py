@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from launch import GIL_ENABLED, PROGRAMS, headway, python
+from metered import run_metered
 
 pytestmark = [
     pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
@@ -98,6 +99,16 @@ def test_code_that_is_freed_all_the_time_is_never_taken_for_other_code() -> None
     assert waited_s == pytest.approx(result["report_waited_s"], rel=0.001)
 
 
+def test_a_program_that_never_has_a_stack_twice_does_not_fill_the_memory() -> None:
+    result = charged("distinct_stacks", 2.0)
+    made = [stack[-1] for stack, _, _ in result["stacks"] if stack[-1].startswith("made_")]
+    assert result["made"] > len(set(made)) > 10
+    # The tables have 5.2 MB, and the thread that reads stacks has its own.
+    assert result["grown_bytes"] < 8 << 20
+    waited_s = result["report_waited_s"]
+    assert result["table"]["waited_s"] == pytest.approx(waited_s, rel=0.001)
+
+
 def test_two_functions_are_charged_with_their_parts_of_the_time() -> None:
     result = charged("shares", 2.0)
     taken = result["taken_s"]
@@ -128,6 +139,29 @@ def test_both_sides_add_up_to_what_the_report_says(case: str) -> None:
     sums = (holders_s, table["handoff_s"], table["not_recorded_s"])
     assert math.fsum(sums) == pytest.approx(waited_s, rel=0.001)
     assert result["charged_waits_s"] == pytest.approx(waited_s, rel=0.01)
+
+
+def test_no_wait_is_counted_while_the_meter_is_removed() -> None:
+    at_removal, later, at_reinstall = run_metered("""
+        done = threading.Event()
+        def compute():
+            while not done.is_set(): sum(range(1000))
+        threads = [threading.Thread(target=compute) for _ in range(4)]
+        gil.install()
+        profile = gil.profile()
+        profile.start()
+        for thread in threads: thread.start()
+        time.sleep(0.1)
+        gil.uninstall()
+        show(profile.take().waited_ns)
+        time.sleep(0.1)
+        show(profile.take().waited_ns)
+        gil.install()
+        show(profile.take().waited_ns)
+        done.set()
+        for thread in threads: thread.join()
+    """)
+    assert 0 < at_removal == later <= at_reinstall
 
 
 def test_the_side_of_waiters_has_the_line_that_waits() -> None:

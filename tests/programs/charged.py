@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
 
 from headway import gil
 from headway.profile import table
@@ -132,6 +134,23 @@ def code_that_is_freed(deadline: Deadline) -> None:
         exec(compile(text, f"<made up {number}>", "exec"), {})
 
 
+# The field of code objects with the name that a profile has.
+NAME = "co_qualname" if sys.version_info >= (3, 11) else "co_name"
+# How many functions `distinct_stacks` has made and called.
+MADE = 0
+
+
+def distinct_stacks(deadline: Deadline) -> None:
+    """No two calls have the same stack, since each is of a function of its own."""
+    global MADE
+    sys.setswitchinterval(0.0005)
+    code = (lambda: sum(range(200))).__code__
+    while not deadline.is_over():
+        for number in range(MADE, MADE + 1_000):
+            FunctionType(code.replace(**{NAME: f"made_{number}"}), {})()
+        MADE += 1_000
+
+
 def anonymous(deadline: Deadline) -> None:
     compute = lambda: sum(range(20_000))  # noqa: E731 - a lambda is the subject
     while not deadline.is_over():
@@ -212,6 +231,7 @@ CASES: dict[str, Callable[[Deadline], None]] = {
         decorator,
         code_of_text,
         code_that_is_freed,
+        distinct_stacks,
         anonymous,
         parse_and_reply,
         busy_alone,
@@ -238,16 +258,25 @@ def run(case: Callable[[Deadline], None], seconds: float) -> None:
     waiter.join()
 
 
+def resident_bytes() -> int:
+    """The memory of this process that is not backed by files."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    kilobytes = re.findall(r"Rss(?:Anon|Shmem):\s+(\d+) kB", status)
+    return 1024 * sum(map(int, kilobytes))
+
+
 def main() -> None:
     case = CASES[sys.argv[1]]
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 1.5
     gil.install()
+    bytes_before = resident_bytes()
     profiling = gil.profile()
     profiling.start()
     before = gil.snapshot()
     holder = threading.Thread(target=run, args=(case, seconds), name="holder")
     holder.start()
     holder.join()
+    bytes_after = resident_bytes()
     after = gil.snapshot()
     profile = profiling.stop()
     threads = (after - before).to_dict()["threads"]
@@ -265,6 +294,8 @@ def main() -> None:
                     if waited.stack
                 },
                 "taken_s": TAKEN_S,
+                "made": MADE,
+                "grown_bytes": bytes_after - bytes_before,
                 "charged_waits_s": sum(each.waited_ns for each in profile.waiters) / 1e9,
                 "report_waited_s": sum(thread["waited_s"] or 0 for thread in threads),
             }

@@ -17,7 +17,7 @@ use crate::registry::addresses::{self, Addresses};
 use crate::registry::interpreters::{self, InterpreterId, NewestInterpreter};
 use crate::registry::thread_end::end_of_thread;
 use crate::registry::{gils, threads};
-use crate::{events, fork, learning, membarrier, registry_lock};
+use crate::{events, fork, learning, membarrier, profile, registry_lock};
 
 /// Facts about the CPython that the meter is installed into.
 pub struct Host {
@@ -218,6 +218,7 @@ pub fn uninstall() -> Result<(), Refusal> {
     }
     if let Some(process) = counters::of_this_process() {
         gils::close_all(process);
+        profile::close(clock::now_ns());
         process.cpu_noted_ns.store(clock::process_cpu_ns(), Relaxed);
         process.closed_ns.store(clock::now_ns(), Relaxed);
     }

@@ -152,6 +152,13 @@ impl Charges {
         add(if is_held { &self.held_ns } else { &self.handoff_ns }, waited_ns);
     }
 
+    /// The meter is removed: from here on no thread is seen to wait, or to hold the GIL.
+    pub fn close(&self, now_ns: u64) {
+        self.advance(now_ns);
+        self.waiters.store(0, Relaxed);
+        self.held.store(0, Relaxed);
+    }
+
     #[inline]
     pub fn begin_hold(&self) {
         self.held.store(1, Relaxed);

@@ -219,7 +219,7 @@ pub fn copy() -> Option<Copy> {
     };
     let mut copied = {
         let _tables = store.lock();
-        copy_of(store, now_ns)
+        copy_of(store, now_ns, true)
     };
     if let Some(process) = counters::of_this_process() {
         let live =
@@ -239,7 +239,7 @@ pub fn read_file(path: &CStr) -> Result<Option<Copy>, MappingError> {
         let charges = store.gils.iter().chain(&store.parked);
         let last_ns = charges.map(|charges| charges.changed_ns.load(Relaxed)).max();
         let ended_ns = store.ended_ns.load(Relaxed);
-        copy_of(store, if ended_ns == 0 { last_ns.unwrap_or(0) } else { ended_ns })
+        copy_of(store, if ended_ns == 0 { last_ns.unwrap_or(0) } else { ended_ns }, false)
     });
     // SAFETY: our own mapping, of this length.
     let _ = unsafe { munmap(memory, bytes) };
@@ -267,7 +267,9 @@ pub fn write_to(fd: c_int) -> Result<(), c_int> {
     file::write_behind(fd, 0, start, bytes)
 }
 
-fn copy_of(store: &Store, now_ns: u64) -> Copy {
+/// The caller holds the lock, so nothing is charged meanwhile. `is_own` is true if events of this
+/// process may change the sums.
+fn copy_of(store: &Store, now_ns: u64, is_own: bool) -> Copy {
     let mut resolver = Resolver::new(store);
     let charges = store.rows().map(|(key, charged_ns, readings)| Charge {
         kind: key.kind,
@@ -279,10 +281,7 @@ fn copy_of(store: &Store, now_ns: u64) -> Copy {
         readings,
     });
     let charges: Vec<_> = charges.collect();
-    let gils = store.gils.iter().chain(&store.parked);
-    let gils = gils.filter(|each| each.serial.load(Acquire) != 0);
-    let mut gils: Vec<_> = gils.map(|each| sums_of(each, now_ns)).collect();
-    gils.push(sums_of(&store.ended, now_ns));
+    let gils = all_sums(store, now_ns, is_own);
     Copy {
         began_wall_ns: store.began_wall_ns.load(Relaxed),
         wall_ns: now_ns.saturating_sub(store.began_ns.load(Relaxed)),
@@ -294,12 +293,38 @@ fn copy_of(store: &Store, now_ns: u64) -> Copy {
     }
 }
 
+/// The sums of all GILs, and of those that ended. An event that begins the sums of another GIL in
+/// the place of one adds the former sums to those of ended GILs, so all are read again if these
+/// have changed meanwhile.
+fn all_sums(store: &Store, now_ns: u64, is_own: bool) -> Vec<GilSums> {
+    const TRIES: u32 = 1_000;
+    let sums =
+        |charges: &Charges| (charges.serial.load(Acquire) != 0).then(|| sums_of(charges, now_ns));
+    let sums_of_gil = |(index, charges): (usize, &Charges)| match gils::all().get(index) {
+        Some(gil) if is_own => gil.read(|| sums(charges)),
+        _ => sums(charges),
+    };
+    let mut tries = 0;
+    loop {
+        let ended = sums_of(&store.ended, now_ns);
+        let gils = store.gils.iter().enumerate().filter_map(sums_of_gil);
+        let mut found: Vec<_> = gils.chain(store.parked.iter().filter_map(sums)).collect();
+        tries += 1;
+        if tries == TRIES || sums_of(&store.ended, now_ns) == ended {
+            found.push(ended);
+            return found;
+        }
+    }
+}
+
 fn sums_of(charges: &Charges, now_ns: u64) -> GilSums {
     let get = |sum: &std::sync::atomic::AtomicU64| sum.load(Relaxed);
     let present_ns = now_ns.saturating_sub(get(&charges.changed_ns));
     let waiting_ns = present_ns * u64::from(charges.waiters.load(Relaxed));
     let is_held = charges.held.load(Relaxed) != 0;
-    let held_ns = get(&charges.held_ns) + if is_held { waiting_ns } else { 0 };
+    // The sampler may have charged what was waited after `now_ns`.
+    let charged_ns = get(&charges.charged_held_ns);
+    let held_ns = (get(&charges.held_ns) + if is_held { waiting_ns } else { 0 }).max(charged_ns);
     let handoff_ns = get(&charges.handoff_ns) + if is_held { 0 } else { waiting_ns };
     let waited_ns = held_ns + handoff_ns;
     GilSums {
@@ -308,11 +333,27 @@ fn sums_of(charges: &Charges, now_ns: u64) -> GilSums {
         name: charges.name.to_text(),
         waited_ns,
         handoff_ns,
-        held_not_recorded_ns: held_ns.saturating_sub(get(&charges.charged_held_ns))
-            + get(&charges.lost_held_ns),
+        held_not_recorded_ns: held_ns - charged_ns + get(&charges.lost_held_ns),
         waits_not_recorded_ns: waited_ns.saturating_sub(get(&charges.charged_waits_ns))
             + get(&charges.lost_waits_ns),
     }
 }
 
 const _: () = assert!(Kind::Waited as u32 == 4 && Kind::Forced as u32 == 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_charged_after_the_moment_of_a_copy_was_waited_too() {
+        // SAFETY: all zero bytes are unused sums.
+        let charges: Box<Charges> = unsafe { Box::new(std::mem::zeroed()) };
+        charges.begin(7, 1, true, 100);
+        charges.charged_held_ns.store(50, Relaxed);
+        for (now_ns, waited_ns, not_recorded_ns) in [(120, 50, 0), (150, 50, 0), (180, 80, 30)] {
+            let sums = sums_of(&charges, now_ns);
+            assert_eq!((sums.waited_ns, sums.held_not_recorded_ns), (waited_ns, not_recorded_ns));
+        }
+    }
+}

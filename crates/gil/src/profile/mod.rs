@@ -28,7 +28,7 @@ mod wakeup;
 
 pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{
-    EndedWait, is_on, knows_holders, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
+    EndedWait, close, is_on, knows_holders, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
 };
 
 /// Forgets the profile and its reader in a forked child, because both are the parent's.

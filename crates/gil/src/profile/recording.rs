@@ -110,6 +110,13 @@ pub(super) fn end(now_ns: u64) {
     }
 }
 
+/// The meter is removed: the sums end here. No event runs any more.
+pub fn close(now_ns: u64) {
+    let Some(store) = present() else { return };
+    let begun = store.gils.iter().filter(|charges| charges.serial.load(Relaxed) != 0);
+    begun.for_each(|charges| charges.close(now_ns));
+}
+
 /// Forgets the profile in a forked child, because it is the parent's.
 pub(super) fn forget() {
     STORE.store(std::ptr::null_mut(), Relaxed);

@@ -98,6 +98,7 @@ impl Reader {
         hold: u64,
     ) -> Option<()> {
         let layout = layout().filter(|_| knows_holders())?;
+        let began_ns = store.began_ns.load(Relaxed);
         let process = counters::of_this_process()?;
         let holder = gil.counters().holder.load(Relaxed);
         let holder = process.threads.get(holder as usize)?;
@@ -112,6 +113,10 @@ impl Reader {
             return None;
         }
         let tables = store.lock();
+        // The profile may have ended, and another one begun with empty sums.
+        if store.began_ns.load(Relaxed) != began_ns || store.ended_ns.load(Relaxed) != 0 {
+            return None;
+        }
         // A drop since then has charged everything. One that comes now waits for the lock, or
         // leaves its charge to a later event.
         if charges.holds.load(Relaxed) != hold || charges.held.load(Relaxed) == 0 {
