@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import re
-import shutil
 import socket
 import statistics
 import subprocess
@@ -22,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import callgrind
 import sitting
 from figures import experiment
 
@@ -131,22 +130,10 @@ def clock_read_seconds() -> float:
 def instructions_per_pair(*before: str) -> float | None:
     """The instructions of one drop and take after these statements, including those of Python
     around the pair; None without valgrind."""
-    if shutil.which("valgrind") is None:
-        return None
-    few, many = 1_000, 51_000
-    first = "import sys; sys.path.insert(0, sys.argv[1]); import meter"
-    code = "; ".join((first, *before, "meter.drop_and_take(int(sys.argv[2]))"))
-    counted = []
-    with tempfile.TemporaryDirectory() as folder:
-        for count in (few, many):
-            command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-            command += [sys.executable, "-c", code, str(Path(__file__).parent), str(count)]
-            said = subprocess.run(command, capture_output=True, text=True).stderr
-            found = re.search(r"Collected : (\d+)", said)
-            if found is None:
-                return None
-            counted.append(int(found[1]))
-    return (counted[1] - counted[0]) / (many - few)
+    first = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import meter"
+    code = "; ".join((first, *before, "meter.drop_and_take(int(sys.argv[1]))"))
+    counted = callgrind.per_operation(sys.executable, code)
+    return None if counted is None else counted.all
 
 
 def tell(name: str, unit: str, scale: float, result: Paired) -> None:

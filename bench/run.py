@@ -21,6 +21,11 @@ telemetry:
   telemetry_reporter   what reporting costs a server at hello world
   telemetry_story      the published story of the switch interval, recorded and compared
 
+contention profile:
+
+  profile_cost         what a profile costs while it is off, at 200 and at 20,000 drops a second
+  py_spy               its charges beside py-spy's samples of the threads that hold the GIL
+
 simulator:
 
   what_if              what is predicted from a recording, beside what then happens
@@ -64,8 +69,15 @@ SERVER_BENCHMARKS = (
     "server_interpreters",
 )
 TELEMETRY_BENCHMARKS = ("telemetry_reporter", "telemetry_story")
+PROFILE_BENCHMARKS = ("profile_cost", "py_spy")
 SIMULATOR_BENCHMARKS = ("what_if",)
-SINGLE = (*BENCHMARKS, *SERVER_BENCHMARKS, *TELEMETRY_BENCHMARKS, *SIMULATOR_BENCHMARKS)
+SINGLE = (
+    *BENCHMARKS,
+    *SERVER_BENCHMARKS,
+    *TELEMETRY_BENCHMARKS,
+    *PROFILE_BENCHMARKS,
+    *SIMULATOR_BENCHMARKS,
+)
 WITHOUT_CELLS = ("meter",)
 
 

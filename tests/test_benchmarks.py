@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,33 @@ def test_a_benchmark_measures_stock_and_a_policy(
     rows = json.loads(file.read_text())["experiments"][0]["rows"]
     assert {row["parameters"]["policy"] for row in rows} >= {None, "priority"}
     assert all(row["median"] > 0 for row in rows)
+
+
+@pytest.mark.serial
+@pytest.mark.slow("runs benchmark scripts")
+@pytest.mark.parametrize(
+    ("name", "options", "figures"),
+    [
+        ("profile_cost", ("--part", "few"), {"cpu_per_work_s", "contended_drops_per_s"}),
+        ("profile_cost", ("--part", "many"), {"work_per_s", "requests_per_s"}),
+        ("py_spy", ("--program", "convoy", "--seconds", "1"), {"py_spy_share", "headway_share"}),
+    ],
+)
+def test_a_benchmark_of_the_profile_measures(
+    tmp_path: Path, name: str, options: tuple[str, ...], figures: set[str]
+) -> None:
+    if name == "py_spy" and not Path(sys.executable).with_name("py-spy").exists():
+        pytest.skip("there is no py-spy")
+    file = tmp_path / "results.json"
+    short = ("--rounds", "1", "--seconds", "0.3")
+    result = python(BENCH / f"{name}.py", *short, *options, "--json", file)
+    assert result.returncode == 0, result.stderr
+    experiments = json.loads(file.read_text())["experiments"]
+    medians = {
+        each["name"].removeprefix(f"{name} "): [row["median"] for row in each["rows"]]
+        for each in experiments
+    }
+    assert all(max(medians[figure]) > 0 for figure in figures)
 
 
 @pytest.mark.parametrize("name", ["simulated_echo", "what_if"])

@@ -222,15 +222,16 @@ pub fn on_end_of_wait(gil: &'static Gil, locked: &Locked, now_ns: u64) {
     charges.waiters.store(locked.waiters.saturating_sub(1), Relaxed);
 }
 
-/// The GIL is dropped: by the calling thread if `own` is true.
+/// The GIL is dropped, by the calling thread unless its holder's drop was not seen.
 #[cold]
 #[inline(never)]
-pub fn on_drop(gil: &'static Gil, locked: &Locked, forced: bool, own: bool, now_ns: u64) {
+pub fn on_drop(gil: &'static Gil, locked: &Locked, now_ns: u64) {
     let Some(store) = present() else { return };
     let Some(charges) = charges_of(store, gil, locked) else { return };
     charges.advance(now_ns);
-    if own && charges.open_charge_ns(&Side::Held).is_some() {
-        let kind = if forced { Kind::Forced } else { Kind::Voluntary };
+    let is_own = gil.holder_thread.load(Relaxed) == this_thread();
+    if is_own && charges.open_charge_ns(&Side::Held).is_some() {
+        let kind = if locked.drop_requested { Kind::Forced } else { Kind::Voluntary };
         charge_holder(store, gil, charges, locked, kind);
     }
     charges.held.store(0, Relaxed);
