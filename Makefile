@@ -4,16 +4,20 @@
 # one it has, and a new one gets the preferred one (scripts/find-python).
 
 # EXTRAS names what `make build` brings besides: bench,otlp,reload,top, or some of them.
+#
+# WHEELS names what `make wheels` builds: cp313-x86_64,sdist for example, all without it.
 
 PYTHON ?=
 EXTRAS ?=
+WHEELS ?=
 
-.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server bench-readme screenshot docs build clean
+.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server bench-readme screenshot docs build wheels clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  make build PYTHON=3.14 (or a path) builds for that interpreter."
+	@echo "  make wheels WHEELS=cp313-x86_64 builds one of them; sdist is the source distribution."
 	@echo "  make build EXTRAS=bench,top brings the packages of these extras too (also otlp, reload)."
 
 demo: ## Serve the Flask shop under load for 20 seconds and print where its threads' time went
@@ -65,6 +69,9 @@ docs: ## Build the site of the documents into site/
 
 build: ## Make .venv with .venv/bin/headway in it, and with the packages of EXTRAS
 	@EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
+
+wheels: ## Build the wheels of all versions for both architectures and the source distribution into dist/
+	@python=$$(scripts/find-python) && "$$python" scripts/wheels.py $(WHEELS)
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)
 	rm -rf target .venv .venvs dist site docs/reference/*.md docs/explanation/drawings web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache

@@ -216,3 +216,18 @@ def test_packages_that_cannot_be_had_are_named_and_nothing_fails(
     done = machine.run("debian-packages")
     assert done.returncode == 0
     assert says in done.stdout
+
+
+@pytest.mark.parametrize("name", ["cp313", "cp39-x86_64", "cp312t-aarch64", "cp313-arm64", "wheel"])
+def test_a_wheel_that_there_is_not_is_refused(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/wheels.py", "cp313-x86_64,sdist", name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    allowed = "cp310, cp311, cp312, cp313, cp313t, cp314, cp314t, cp315, cp315t"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"wheels: found '{name}'; allowed: sdist, or one of {allowed} with -x86_64 or -aarch64\n"
+    )

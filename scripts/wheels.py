@@ -1,0 +1,329 @@
+"""Builds the wheels and the source distribution of Headway into dist/.
+
+Usage: scripts/wheels.py [NAME...]
+
+A NAME is `sdist`, or a wheel such as `cp313-x86_64` or `cp313t-aarch64` (free-threaded); commas may
+separate names. Without a NAME all are built, which takes about a minute for each wheel.
+
+No interpreter of the wheel's version is needed. A file tells pyo3's build script the version, and
+zig compiles and links for both architectures against the glibc of `GLIBC`. Each finished wheel is
+checked: auditwheel finds the promised platform, and the wheel has the module of its version, the
+dashboard, the `.pth` file, and the shared unwinder. docs/design/packages.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".venvs/tools/bin"
+DIST = ROOT / "dist"
+WORK = ROOT / "target/wheels"
+
+VERSIONS = ("310", "311", "312", "313", "313t", "314", "314t", "315", "315t")
+ARCHITECTURES = ("x86_64", "aarch64")
+SDIST = "sdist"
+GLIBC = "2_28"
+
+# The functions that Rust's standard library takes from libgcc_s, by symbol version: gcc's
+# libgcc-std.ver, the same on both architectures.
+UNWINDER = {
+    "GCC_3.0": (
+        "_Unwind_DeleteException",
+        "_Unwind_GetDataRelBase",
+        "_Unwind_GetIP",
+        "_Unwind_GetLanguageSpecificData",
+        "_Unwind_GetRegionStart",
+        "_Unwind_GetTextRelBase",
+        "_Unwind_RaiseException",
+        "_Unwind_Resume",
+        "_Unwind_SetGR",
+        "_Unwind_SetIP",
+    ),
+    "GCC_3.3": ("_Unwind_Backtrace", "_Unwind_GetCFA"),
+    "GCC_4.2.0": ("_Unwind_GetIPInfo",),
+}
+
+PYO3_CONFIG = """\
+implementation=CPython
+version={version}
+shared=true
+abi3=false
+abiflags={flags}
+abi_tag={tag}
+pointer_width=64
+build_flags={build_flags}
+suppress_build_script_link_lines=false
+"""
+
+
+class WheelError(Exception):
+    """Why something cannot be built, in one line."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One wheel, of a version such as `313t` and for an architecture such as `aarch64`."""
+
+    tag: str
+    architecture: str
+
+    @property
+    def name(self) -> str:
+        return f"cp{self.tag}-{self.architecture}"
+
+    @property
+    def target(self) -> str:
+        return f"{self.architecture}-unknown-linux-gnu"
+
+    @property
+    def platform(self) -> str:
+        return f"manylinux_{GLIBC}_{self.architecture}"
+
+    @property
+    def module(self) -> str:
+        return f"headway/_native.cpython-{self.tag}-{self.architecture}-linux-gnu.so"
+
+    @property
+    def is_free_threaded(self) -> bool:
+        return self.tag.endswith("t")
+
+    @property
+    def ending(self) -> str:
+        """The end of the file's name: interpreter, ABI and platform."""
+        return f"-cp{self.tag.rstrip('t')}-cp{self.tag}-{self.platform}.whl"
+
+    def pyo3_config(self) -> str:
+        return PYO3_CONFIG.format(
+            version=f"3.{self.tag[1:].rstrip('t')}",
+            flags="t" if self.is_free_threaded else "",
+            tag=self.tag,
+            build_flags="Py_GIL_DISABLED" if self.is_free_threaded else "",
+        )
+
+
+WHEELS = {
+    wheel.name: wheel
+    for wheel in (Wheel(tag, machine) for machine in ARCHITECTURES for tag in VERSIONS)
+}
+
+
+def chosen(arguments: Sequence[str]) -> list[str]:
+    """The names in `arguments`, all of them if there are none. Raises `WheelError`."""
+    names = [name for argument in arguments for name in argument.replace(",", " ").split()]
+    for name in names:
+        if name not in WHEELS and name != SDIST:
+            versions = ", ".join(f"cp{tag}" for tag in VERSIONS)
+            raise WheelError(
+                f"found '{name}'; allowed: {SDIST}, or one of {versions} with "
+                f"{' or '.join(f'-{machine}' for machine in ARCHITECTURES)}"
+            )
+    return list(dict.fromkeys(names)) or [SDIST, *WHEELS]
+
+
+def prepare(names: Sequence[str]) -> None:
+    """Brings the tools and the dashboard. Raises `WheelError` for what is missing."""
+    os.chdir(ROOT)
+    if shutil.which("cargo") is None:
+        raise WheelError("cargo is missing: install Rust 1.85 or newer with rustup")
+    for target in sorted({WHEELS[name].target for name in names if name in WHEELS}):
+        printed = subprocess.run(
+            ["rustc", "--print", "target-libdir", "--target", target],
+            capture_output=True,
+            text=True,
+        )
+        if not list(Path(printed.stdout.strip() or "/nonexistent").glob("libstd-*")):
+            raise WheelError(f"Rust cannot compile for {target}: rustup target add {target}")
+    if subprocess.call(["scripts/tools", "wheels"]) or subprocess.call(
+        ["scripts/dashboard", "build"]
+    ):
+        raise WheelError("a tool or the dashboard is missing; the reason is above")
+    if not Path("python/headway/recorder/static/index.html").is_file():
+        raise WheelError("what is published has the dashboard, which needs Node.js")
+    DIST.mkdir(exist_ok=True)
+
+
+def run(command: Sequence[str | Path], log: Path, **changes: str) -> None:
+    """Runs a tool; its output goes to `log`, and to stderr if it fails."""
+    environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", **changes}
+    with log.open("a") as output:
+        status = subprocess.call(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        )
+    if status != 0:
+        lines = [line for line in log.read_text().splitlines() if "Compiling" not in line]
+        print(*lines[-60:], sep="\n", file=sys.stderr)
+        raise WheelError(f"{Path(command[0]).name} failed; {log.relative_to(ROOT)} has its output")
+
+
+def make_unwinder(architecture: str, log: Path) -> Path:
+    """Makes a libgcc_s.so.1 to link against: the names and versions of its functions, no code.
+
+    Without it zig links its own unwinder into the module. That one cannot continue what the
+    process's libgcc_s began, and pthread_exit crashes in a frame of the module.
+    """
+    folder = WORK / architecture
+    folder.mkdir(parents=True, exist_ok=True)
+    source, versions, library = (
+        folder / name for name in ("unwinder.c", "unwinder.map", "libgcc_s.so.1")
+    )
+    functions = [function for names in UNWINDER.values() for function in names]
+    source.write_text("".join(f"void {function}(void) {{}}\n" for function in functions))
+    versions.write_text(
+        "".join(
+            f"{version} {{ global: {'; '.join(names)}; }};\n" for version, names in UNWINDER.items()
+        )
+    )
+    run(
+        [
+            TOOLS / "python",
+            "-m",
+            "ziglang",
+            "cc",
+            "-target",
+            f"{architecture}-linux-gnu.{GLIBC.replace('_', '.')}",
+            "-shared",
+            "-nostdlib",
+            f"-Wl,-soname,{library.name}",
+            f"-Wl,--version-script={versions}",
+            "-o",
+            library,
+            source,
+        ],
+        log,
+    )
+    return library
+
+
+def build(wheel: Wheel) -> Path:
+    """The path of the finished wheel, in dist/."""
+    folder = WORK / wheel.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    log = WORK / f"{wheel.name}.log"
+    log.write_text("")
+    config = folder / "pyo3.txt"
+    config.write_text(wheel.pyo3_config())
+    cargo_home = os.environ.get("CARGO_HOME") or Path.home() / ".cargo"
+    flags = (
+        f"-Clink-arg={make_unwinder(wheel.architecture, log)}",
+        # Messages name files of crates, not of the machine that built them.
+        f"--remap-path-prefix={cargo_home}/registry/src=crates.io",
+    )
+    run(
+        [
+            TOOLS / "maturin",
+            "build",
+            "--release",
+            "--locked",
+            "--zig",
+            "--target",
+            wheel.target,
+            "--compatibility",
+            f"manylinux_{GLIBC}",
+            "--auditwheel",
+            "check",
+            "--out",
+            folder,
+        ],
+        log,
+        CARGO_TARGET_DIR=str(ROOT / "target" / f"wheels-{wheel.architecture}"),
+        CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags),
+        CARGO_PROFILE_RELEASE_DEBUG="false",
+        CARGO_PROFILE_RELEASE_STRIP="symbols",
+        PYO3_CONFIG_FILE=str(config),
+    )
+    (made,) = folder.glob("*.whl")
+    check(wheel, made)
+    return made.replace(DIST / made.name)
+
+
+def check(wheel: Wheel, file: Path) -> None:
+    """Raises `WheelError` if the wheel is not what its name says, or lacks a part."""
+    if not file.name.endswith(wheel.ending):
+        raise WheelError(f"{file.name}: the name should end in {wheel.ending}")
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+    modules = [name for name in names if name.endswith(".so")]
+    if modules != [wheel.module]:
+        raise WheelError(f"{file.name}: has the modules {modules}, not {wheel.module}")
+    for ending in ("/recorder/static/index.html", ".data/purelib/headway_follow.pth"):
+        if not any(name.endswith(ending) for name in names):
+            raise WheelError(f"{file.name}: a file that ends in {ending} is missing")
+    shown = subprocess.run(
+        [TOOLS / "auditwheel", "show", "--json", file], capture_output=True, text=True
+    )
+    if shown.returncode != 0:
+        raise WheelError(f"{file.name}: auditwheel: {shown.stderr.strip()}")
+    audit = json.loads(shown.stdout)
+    if audit["overall_tag"] != wheel.platform or audit["external_libs"]:
+        raise WheelError(
+            f"{file.name}: auditwheel finds {audit['overall_tag']}, "
+            f"and of other packages {sorted(audit['external_libs']) or 'nothing'}"
+        )
+    if "libgcc_s.so.1" not in audit["versioned_symbols"]:
+        raise WheelError(f"{file.name}: the module does not use the process's unwinder, libgcc_s")
+
+
+def build_sdist() -> Path:
+    folder = WORK / SDIST
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    log = WORK / f"{SDIST}.log"
+    log.write_text("")
+    run([TOOLS / "maturin", "sdist", "--out", folder], log)
+    (made,) = folder.glob("*.tar.gz")
+    return made.replace(DIST / made.name)
+
+
+def row(file: Path) -> str:
+    size = file.stat().st_size
+    if file.suffix != ".whl":
+        return f"{file.name:<64} {size / 1e6:5.2f} MB"
+    with zipfile.ZipFile(file) as archive:
+        files = archive.infolist()
+    module_size = sum(info.file_size for info in files if info.filename.endswith(".so"))
+    unpacked = sum(info.file_size for info in files)
+    return (
+        f"{file.name:<64} {size / 1e6:5.2f} MB {unpacked / 1e6:8.2f} MB "
+        f"{module_size / 1e6:6.2f} MB {len(files):6}"
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
+    try:
+        names = chosen(arguments)
+    except WheelError as error:
+        print(f"wheels: {error}", file=sys.stderr)
+        return 2
+    made = []
+    try:
+        prepare(names)
+        for number, name in enumerate(names, 1):
+            print(f"wheels: {number} of {len(names)}: {name} ", end="", flush=True)
+            began_s = time.monotonic()
+            file = build_sdist() if name == SDIST else build(WHEELS[name])
+            print(f"{time.monotonic() - began_s:.0f} s", flush=True)
+            made.append(file)
+    except WheelError as error:
+        print(f"wheels: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{'in dist/':<64} {'size':>8} {'unpacked':>11} {'module':>9} {'files':>6}")
+    print("\n".join(map(row, made)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""A wheel in a fresh virtual environment: it measures, it serves, and it leaves nothing behind.
+
+The wheel is the one that `scripts/build` has installed, or the file that HEADWAY_WHEEL names, which
+must be for the interpreter of the tests. Nothing of the Headway beside these tests is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import urllib.request
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TAG = "cp{}{}{}".format(*sys.version_info[:2], sys.abiflags)
+HAS_GIL = not sysconfig.get_config_var("Py_GIL_DISABLED")
+LIMIT_S = 100
+APP = """
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+"""
+
+pytestmark = pytest.mark.slow("makes a virtual environment, and installs into it")
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    named = os.environ.get("HEADWAY_WHEEL")
+    if named:
+        return Path(named).resolve()
+    (built,) = (ROOT / "target/wheels" / TAG).glob("*.whl")
+    return built
+
+
+class Environment:
+    """A virtual environment, and what runs in it without the variables of the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        venv.create(folder, symlinks=True)
+        self.variables = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HEADWAY", "PYTHON"))
+        }
+
+    def program(self, name: str) -> str:
+        return str(self.folder / "bin" / name)
+
+    def run(self, name: str, *arguments: str | Path) -> str:
+        return self._run([self.program(name), *map(str, arguments)])
+
+    def pip(self, *arguments: str | Path) -> str:
+        """Some interpreters have no pip of their own, so that of the build's tools works here."""
+        tools = ROOT / ".venvs/tools/bin/python"
+        runner = str(tools if tools.exists() else sys.executable)
+        options = ["--disable-pip-version-check", "--python", self.program("python")]
+        return self._run([runner, "-m", "pip", *options, *map(str, arguments)])
+
+    def install(self, wheel: Path) -> None:
+        self.pip("install", "--no-index", "--no-cache-dir", wheel)
+
+    def _run(self, command: list[str]) -> str:
+        done = subprocess.run(
+            command,
+            env=self.variables,
+            cwd=self.folder.parent,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def files(self) -> set[str]:
+        """All files but bytecode, which Python writes for what it imports."""
+        found = (path for path in self.folder.rglob("*") if "__pycache__" not in path.parts)
+        return {str(path.relative_to(self.folder)) for path in found}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Environment:
+    environment = Environment(tmp_path_factory.mktemp("wheel") / "venv")
+    environment.install(wheel)
+    return environment
+
+
+def test_the_wheel_has_what_an_installation_needs(installed: Environment) -> None:
+    files = {name.partition("/site-packages/")[2] for name in installed.files()}
+    # Where HEADWAY turns Headway on, and what the recorder's site shows.
+    assert {"headway_follow.pth", "headway/recorder/static/index.html"} <= files
+    modules = [name for name in files if name.endswith(".so")]
+    assert modules == [f"headway/_native{sysconfig.get_config_var('EXT_SUFFIX')}"]
+
+
+def test_a_known_wait_is_measured(installed: Environment, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    installed.run("headway", "run", "--json", report, ROOT / "examples/known_wait.py")
+    found = json.loads(report.read_text())
+    waits = {thread["name"]: thread["wait"] for thread in found["threads"]}
+    if HAS_GIL:
+        assert waits["MainThread"]["count"] == 1
+        # The main thread may begin to wait after the holder began to sleep.
+        assert waits["MainThread"]["max_s"] > 0.1
+    else:
+        assert found["free_threading"]
+
+
+def test_the_variable_turns_the_installation_on(installed: Environment, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    installed.variables["HEADWAY"] = f"report={report}"
+    try:
+        installed.run("python", "-c", "pass")
+    finally:
+        del installed.variables["HEADWAY"]
+    assert json.loads(report.read_text())["command"]
+
+
+def test_an_application_is_served(installed: Environment, tmp_path: Path) -> None:
+    (tmp_path / "hello.py").write_text(APP)
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [installed.program("headway"), "serve", "hello:app", "--bind", "127.0.0.1:0"],
+            env=installed.variables,
+            cwd=tmp_path,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        address = listening_address(log, server)
+        with urllib.request.urlopen(address, timeout=LIMIT_S) as response:
+            assert response.read() == b"hello"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(LIMIT_S) == 0, log.read_text()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_uninstallation_leaves_nothing(tmp_path: Path, wheel: Path) -> None:
+    environment = Environment(tmp_path / "venv")
+    before = environment.files()
+    environment.install(wheel)
+    environment.run("headway", "run", "-c", "pass")
+    environment.pip("uninstall", "--yes", "headway")
+    # pip removes a folder site-packages that it leaves empty.
+    assert environment.files() <= before
+    assert not [path for path in environment.folder.rglob("*") if "headway" in path.name]
+
+
+def listening_address(log: Path, server: subprocess.Popen[bytes]) -> str:
+    end_s = time.monotonic() + LIMIT_S
+    while time.monotonic() < end_s and server.poll() is None:
+        found = re.search(r"listening on (http://\S+)", log.read_text())
+        if found:
+            return found[1]
+        time.sleep(0.05)
+    raise AssertionError(log.read_text())
