@@ -1,9 +1,11 @@
-"""Measures what an installed Headway costs a program that does not use it: `python -c pass`.
+"""Measures what Headway adds to the start of a program: `python -c pass`.
 
 Two virtual environments differ in what `pip install headway` puts into one of them. Starts of both
 alternate, so that drift of the machine hits both alike; the difference is the median over pairs,
 with its quartiles. With valgrind installed, instructions are counted too, with a fixed hash seed:
-they do not depend on what else the machine does. `--value` measures a start with HEADWAY set.
+they do not depend on what else the machine does. By default the program does not use Headway;
+`--value` measures a start with HEADWAY set, and `--run` one by `headway run`, which starts an
+interpreter that becomes another one.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from importlib.metadata import files
 from pathlib import Path
 from typing import NamedTuple
 
+# What the script that pip writes for a command does.
+HEADWAY_RUN = ("-c", "import sys; from headway.cli import main; sys.exit(main())", "run")
 PAIRS = 100
 QUICK_PAIRS = 5
 
@@ -57,22 +61,29 @@ def environment(value: str | None) -> dict[str, str]:
     return kept if value is None else {**kept, "HEADWAY": value}
 
 
-def start(python: Path, variables: dict[str, str], costs: Costs) -> None:
+def start(command: list[str], variables: dict[str, str], costs: Costs) -> None:
     begin = time.perf_counter()
-    pid = os.posix_spawn(python, [str(python), "-c", "pass"], variables)
+    # The report goes where nobody reads it.
+    pid = os.posix_spawn(
+        command[0],
+        command,
+        variables,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)],
+    )
     _, status, usage = os.wait4(pid, 0)
     costs.wall_s.append(time.perf_counter() - begin)
     costs.cpu_s.append(usage.ru_utime + usage.ru_stime)
     if status:
-        raise SystemExit(f"startup: {python} -c pass ended with status {status}")
+        raise SystemExit(f"startup: {' '.join(command)} ended with status {status}")
 
 
-def instructions(python: Path, variables: dict[str, str]) -> int:
+def instructions(command: list[str], variables: dict[str, str]) -> int:
     """The instructions of one start, as valgrind's callgrind counts them."""
     with tempfile.TemporaryDirectory() as folder:
-        output = f"--callgrind-out-file={folder}/out"
-        command = ["valgrind", "--tool=callgrind", output, str(python), "-c", "pass"]
-        result = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
+        result = subprocess.run(
+            [*valgrind, *command], env=variables, capture_output=True, text=True, check=True
+        )
     (counted,) = re.findall(r"Collected : (\d+)", result.stderr)
     return int(counted)
 
@@ -91,7 +102,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=PAIRS, help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="few pairs, to see that it runs")
-    parser.add_argument("--value", metavar="VALUE", help="start the second one with HEADWAY=VALUE")
+    second = parser.add_mutually_exclusive_group()
+    second.add_argument("--value", metavar="VALUE", help="start the second one with HEADWAY=VALUE")
+    second.add_argument("--run", action="store_true", help="start the second one by headway run")
     parser.add_argument(
         "--other-pth",
         action="store_true",
@@ -105,21 +118,26 @@ def main() -> int:
             make_environment(Path(folder, name), name == "headway", options.other_pth)
             for name in ("plain", "headway")
         ]
+        commands = [[str(python), "-c", "pass"] for python in pythons]
+        if options.run:
+            commands[1][1:1] = HEADWAY_RUN
         settings = [environment(None), environment(options.value)]
         costs = [Costs([], []), Costs([], [])]
         for _ in range(3):  # the first ones compile and fill caches
-            for python, variables in zip(pythons, settings, strict=True):
-                start(python, variables, Costs([], []))
+            for command, variables in zip(commands, settings, strict=True):
+                start(command, variables, Costs([], []))
         for _ in range(pairs):
-            for python, variables, cost in zip(pythons, settings, costs, strict=True):
-                start(python, variables, cost)
-        shown = "unset" if options.value is None else f"HEADWAY={options.value}"
+            for command, variables, cost in zip(commands, settings, costs, strict=True):
+                start(command, variables, cost)
+        shown = "HEADWAY unset" if options.value is None else f"HEADWAY={options.value}"
+        shown = "headway run -c pass" if options.run else shown
         print(f"python -c pass on CPython {sys.version.split()[0]}, {pairs} pairs, {shown}")
         print(f"{'':<14}{'without':>13}{'with':>13}{'median difference':>13} (quartiles)")
         show("time", costs[0].wall_s, costs[1].wall_s)
         show("CPU time", costs[0].cpu_s, costs[1].cpu_s)
-        if shutil.which("valgrind"):
-            without, with_headway = map(instructions, pythons, settings)
+        # Valgrind counts the first of the interpreters of `headway run` alone.
+        if shutil.which("valgrind") and not options.run:
+            without, with_headway = map(instructions, commands, settings)
             more = with_headway - without
             print(f"{'instructions':<14}{without:13,}{with_headway:13,}{more:+13,}")
     return 0

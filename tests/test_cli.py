@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from launch import execute, headway, python, run_main
 
-from headway import cli
 from headway.commands import module_search
+from headway.verbs import VERBS
 
 
 def test_version() -> None:
@@ -27,12 +28,12 @@ def test_version() -> None:
 def test_help_lists_every_verb() -> None:
     result = headway("--help")
     assert result.returncode == 0
-    for verb in cli.VERBS:
+    for verb in VERBS:
         assert verb.name in result.stdout
         assert verb.summary.split()[0] in result.stdout
 
 
-@pytest.mark.parametrize("verb", [verb.name for verb in cli.VERBS])
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
 def test_every_verb_has_help(verb: str) -> None:
     result = headway(verb, "--help")
     assert result.returncode == 0
@@ -70,6 +71,18 @@ def test_importing_headway_imports_nothing_else() -> None:
         "print(sorted(set(sys.modules) - before - {'__future__'}))"
     )
     assert python("-c", code).stdout == "['headway']\n"
+
+
+def test_headway_run_starts_without_argparse_typing_and_re(tmp_path: Path) -> None:
+    """All that a program waits for, in both interpreters that `headway run` starts."""
+    code = "import sys; sys.argv[0] = 'headway'; from headway.cli import main; sys.exit(main())"
+    run = ["run", "--policy", "priority", "--json", "report.json", "-c", "pass"]
+    result = python("-X", "importtime", "-c", code, *run, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    imported = [line.rpartition("|")[2].strip() for line in result.stderr.splitlines()]
+    assert imported.count("headway.meter.engine") == 2
+    slow = {"argparse", "typing", "re", "subprocess", "dataclasses", "contextlib", "threading"}
+    assert not slow & {*imported}
 
 
 def test_importing_headway_works_without_the_extension_module() -> None:

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON_LAYERS = (
     {"__main__"},
     {"cli"},
+    {"arguments"},
     {"commands"},
     {"tune"},
     {"experiments", "top"},
@@ -41,7 +42,7 @@ PYTHON_LAYERS = (
     {"report"},
     {"json_file", "json_shape"},
     {"_native"},
-    {"address", "errors", "extras"},
+    {"address", "errors", "extras", "quick_arguments", "verbs"},
 )
 # `headway.gil` is the public face of `meter`, and belongs to it.
 FACES = {"gil": "meter"}

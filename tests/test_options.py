@@ -4,14 +4,18 @@ with the same words."""
 from __future__ import annotations
 
 import argparse
+import re
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from headway import options
-from headway.cli import VERBS, Parser
+from headway import arguments, options
+from headway.arguments import Parser
+from headway.commands import run
 from headway.errors import CommandError
+from headway.quick_arguments import QuickParser
+from headway.verbs import VERBS
 
 MIB = 2**20
 SWITCH_INTERVALS = {
@@ -140,3 +144,53 @@ def test_an_argument_that_is_refused_names_what_was_found_and_what_is_allowed() 
     with pytest.raises(argparse.ArgumentTypeError) as refused:
         options.argument(options.Whole(1, 5))("six")
     assert str(refused.value) == "found 'six'; allowed: a whole number from 1 to 5"
+
+
+def quickly(words: list[str]) -> dict[str, Any] | None:
+    parser = QuickParser()
+    run.prepare_parser(parser)
+    values = parser.parse(words)
+    return None if values is None else vars(values)
+
+
+def by_argparse(words: list[str]) -> dict[str, Any]:
+    return vars(arguments.parse(["run", *words], VERBS, run))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--policy", "priority"],
+        ["--policy=deadline", "--switch-interval=.5", "--policy", "interval"],
+        ["--switch-interval", "50us", "--json", "-"],
+        ["--json=", "--follow"],
+        ["--json", "a b=c.json", "--no-kernel-hints"],
+        ["--telemetry=unix:/run/x.sock", "--telemetry-interval", "2"],
+        ["--trace", "t.json", "--trace-events=4096", "--profile", "p.svg"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_are_parsed_quickly_have_the_values_of_argparse(words: list[str]) -> None:
+    assert quickly(words) == by_argparse(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--polcy", "priority"], "unrecognized arguments: --polcy priority"),
+        (["--poli", "priority"], "unrecognized arguments: --poli priority"),
+        (["--policy"], "argument --policy: expected one argument"),
+        (["--policy", "--json"], "argument --policy: expected one argument"),
+        (["--policy", "fifo"], "argument --policy: found 'fifo'; allowed: one of "),
+        (["--switch-interval", "-1"], "argument --switch-interval: found '-1'; allowed: "),
+        (["--follow=yes"], "argument --follow: ignored explicit argument 'yes'"),
+        (["--", "x"], "unrecognized arguments: -- x"),
+    ],
+)
+def test_what_cannot_be_parsed_quickly_is_refused_by_argparse(
+    words: list[str], complaint: str
+) -> None:
+    assert quickly(words) is None
+    with pytest.raises(CommandError, match=re.escape(complaint)):
+        by_argparse(words)

@@ -7,6 +7,7 @@ import io
 from importlib import import_module
 
 from headway import cli
+from headway.verbs import VERBS
 
 INTRODUCTION = """\
 # The command line
@@ -17,7 +18,7 @@ This page is generated from the commands themselves.
 
 def page() -> str:
     parts = [INTRODUCTION]
-    for verb in cli.VERBS:
+    for verb in VERBS:
         forms = getattr(import_module(verb.module), "FORMS", ())
         for words in ([verb.name], *([verb.name, form] for form in forms)):
             heading = "#" * (len(words) + 1)

@@ -7,17 +7,20 @@ that it does not allow.
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
 
-from headway import gil
-from headway.address import Address, parse_address
+from headway.meter import engine
 from headway.meter.reporter import MIN_INTERVAL_S
+
+# `headway run` imports this module and starts quickly, see headway.cli.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from re import Match
+    from typing import Any
+
+    from headway.address import Address
 
 # About two years. A longer time is a mistake; the nanoseconds of this limit fit in 64 bits.
 MAX_SECONDS = 60_000_000
@@ -70,7 +73,7 @@ class Whole(Kind):
         self.allowed = f"a whole number from {low} to {high}"
 
     def parse(self, text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        if not _fullmatch(r"-?[0-9]{1,18}", text):
             raise ValueError
         return self.accept(int(text))
 
@@ -94,7 +97,7 @@ class Seconds(Kind):
             self.allowed += ", or with a unit, as 500ms"
 
     def parse(self, text: str) -> float:
-        found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]{1,2})?(us|ms|s|m|h|d)?", text)
+        found = _fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e-?[0-9]{1,2})?(us|ms|s|m|h|d)?", text)
         if not found or (found[3] and not self._units):
             raise ValueError
         seconds, parts = DURATION_UNITS[found[3] or "s"]
@@ -104,7 +107,7 @@ class Seconds(Kind):
         if isinstance(value, str):
             return self.parse(value)
         seconds = float(expect(value, int, float))
-        if not math.isfinite(seconds) or not self._low <= seconds <= self._high:
+        if not self._low <= seconds <= self._high:
             raise ValueError
         return seconds
 
@@ -124,7 +127,7 @@ class Bytes(Kind):
         self.allowed = f"{zero}a number of bytes {ends}, or with a unit, as 64k or 10M"
 
     def parse(self, text: str) -> int:
-        found = re.fullmatch(r"([0-9]{1,19})([kmgt]i?b?)?", text.lower())
+        found = _fullmatch(r"([0-9]{1,19})([kmgt]i?b?)?", text.lower())
         if not found or (found[2] or "k") not in BYTE_UNITS:
             raise ValueError
         return self.accept(int(found[1]) * BYTE_UNITS.get(found[2], 1))
@@ -145,7 +148,7 @@ class Octal(Kind):
     allowed = 'permission bits in octal digits from 0 to 777, in quotes in a TOML file, as "022"'
 
     def parse(self, text: str) -> int:
-        if not re.fullmatch(r"0*[0-7]{1,3}", text):
+        if not _fullmatch(r"0*[0-7]{1,3}", text):
             raise ValueError
         return int(text, 8)
 
@@ -160,10 +163,10 @@ class Policy(Kind):
 
     @property
     def allowed(self) -> str:  # type: ignore[override]
-        return f"one of {', '.join(gil.policies())}"
+        return f"one of {', '.join(engine.policies())}"
 
     def parse(self, text: str) -> str:
-        if text not in gil.policies():
+        if text not in engine.policies():
             raise ValueError
         return text
 
@@ -178,7 +181,7 @@ class Percentage(Kind):
         self.allowed = f"a percentage from 0 to {most}"
 
     def parse(self, text: str) -> float:
-        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", text) or float(text) > self._most:
+        if not _fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", text) or float(text) > self._most:
             raise ValueError
         return float(text)
 
@@ -244,6 +247,8 @@ class ListenAddress(Kind):
             self.allowed = "HOST:PORT, the host localhost or a loopback address"
 
     def parse(self, text: str) -> Address:
+        from headway.address import parse_address
+
         address = parse_address(text)
         is_inherited = address.fd is not None and not self._inherited
         if is_inherited or (self._local and not address.is_local):
@@ -263,6 +268,8 @@ def argument(kind: Kind) -> Callable[[str], Any]:
         try:
             return kind.parse(text)
         except ValueError:
+            import argparse
+
             raise argparse.ArgumentTypeError(refusal(repr(text), kind)) from None
 
     return parse
@@ -271,6 +278,12 @@ def argument(kind: Kind) -> Callable[[str], Any]:
 def refusal(found: str, kind: Kind) -> str:
     """Returns the error for a value that `kind` does not allow, without its place."""
     return f"found {found}; allowed: {kind.allowed}"
+
+
+def _fullmatch(pattern: str, text: str) -> Match[str] | None:
+    import re
+
+    return re.fullmatch(pattern, text)
 
 
 def expect(value: object, *types: type) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli import Parser
+from headway.arguments import Parser
 from headway.commands.serve import prepare_parser, read_configuration
 from headway.errors import CommandError
 from headway.server.config.resolution import Resolution

@@ -11,7 +11,7 @@ from launch import Result, run_main
 from served import APPS, Served
 
 from headway.address import parse_address
-from headway.cli import Parser
+from headway.arguments import Parser
 from headway.commands.serve import prepare_parser, read_configuration
 from headway.server.config.check import draw
 from headway.server.config.resolution import Resolution

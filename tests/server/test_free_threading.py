@@ -19,7 +19,7 @@ from served import APPS, FREE_THREADING, TIMEOUT_S
 from supervised import Supervised
 
 from headway import _native
-from headway.cli import Parser
+from headway.arguments import Parser
 from headway.commands.serve import prepare_parser, read_configuration
 from headway.server import free_threading
 from headway.server.config.apache.file import read_apache

@@ -6,14 +6,18 @@ is shown without them, and nothing that could use one can run.
 
 from __future__ import annotations
 
-import argparse
-
-from headway import gil
 from headway.errors import Unsupported
+from headway.meter import engine
 from headway.options import Policy, argument
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+    from headway.quick_arguments import QuickParser
+
+
+def add_options(parser: argparse.ArgumentParser | QuickParser) -> None:
     """Adds both, as `arguments.policy` and `arguments.kernel_hints`."""
     parser.add_argument(
         "--policy",
@@ -34,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def describe() -> str:
     """The policies, as a paragraph of help with a newline at its end."""
     try:
-        policies = gil.policies()
+        policies = engine.policies()
     except Unsupported:
         return "policies: none here, because headway's extension module could not be imported\n"
     width = max(map(len, policies))

@@ -12,17 +12,10 @@ that it can be.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import fcntl
 import os
-import secrets
 import site
 import stat
-import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, NoReturn
 
 from headway.commands import policy_flags
 from headway.errors import CommandError
@@ -36,7 +29,18 @@ from headway.options import (
     Whole,
     argument,
 )
+from headway.quick_arguments import QuickParser
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+    from typing import NoReturn
+
+    from headway.quick_arguments import Values
+
+# See headway.cli.
+STARTS_QUICKLY = True
 FOLLOW_FILE = "headway_follow.pth"
 # Some seconds of a busy server, and what a browser can open.
 DEFAULT_TRACE_EVENTS = 1 << 18
@@ -55,6 +59,8 @@ OPTIONS_WITH_VALUE = (
 
 # Of `python --help`. -S is among them to be refused with a reason.
 INTERPRETER_FLAGS = "bBdEiIOPqRsSuvx"
+# Those that hold for `headway` alone: they are about the script of its own interpreter.
+FLAGS_OF_ONE_SCRIPT = ("-i", "-x")
 INTERPRETER_OPTIONS_WITH_VALUE = {
     "c": "code",
     "m": "a module",
@@ -106,13 +112,16 @@ examples:
 """
 
 
-class Program(NamedTuple):
+class Program:
     """The program to run: `option` is "" for a script, "-m" or "-c"."""
 
-    option: str
-    name: str
-    arguments: list[str]
-    interpreter_options: list[str]
+    def __init__(
+        self, option: str, name: str, arguments: list[str], interpreter_options: list[str]
+    ) -> None:
+        self.option = option
+        self.name = name
+        self.arguments = arguments
+        self.interpreter_options = interpreter_options
 
     @property
     def words(self) -> list[str]:
@@ -121,9 +130,11 @@ class Program(NamedTuple):
         return [*self.interpreter_options, *option, self.name, *self.arguments]
 
 
-def prepare_parser(parser: argparse.ArgumentParser) -> None:
+def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
     parser.description = DESCRIPTION
-    parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
+    if not isinstance(parser, QuickParser):
+        # The names of the policies are known to the extension module, which loads for 1 ms.
+        parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
     parser.usage = (
         "headway run [--json FILE] [--trace FILE [--trace-events N]] [--profile FILE]\n"
         "                   [--switch-interval S] [--policy P] [--no-kernel-hints] [--follow]\n"
@@ -239,7 +250,7 @@ def split_word(word: str, rest: list[str]) -> tuple[list[str], str, str]:
     return [], "", ""
 
 
-def run(arguments: argparse.Namespace) -> NoReturn:
+def run(arguments: argparse.Namespace | Values) -> NoReturn:
     program: Program | None = getattr(arguments, "program", None)
     if program is None:
         raise CommandError("nothing to run: give a SCRIPT, -m MODULE or -c CODE", exit_code=2)
@@ -270,10 +281,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         name=program_name(program),
     )
     environment = {**os.environ, VARIABLE: f"{RUN}:{settings.to_text()}"}
-    # The options of this interpreter (-X dev, -W error, -I ...) hold for the program too; this is
-    # what multiprocessing starts its children with.
-    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    options += program.interpreter_options
+    options = [*own_interpreter_options(), *program.interpreter_options]
     if program.option:
         options.append(program.option)
     elif program.name.startswith("-") and program.name != "-":
@@ -283,6 +291,14 @@ def run(arguments: argparse.Namespace) -> NoReturn:
         os.execve(sys.executable, command, environment)
     except OSError as error:
         raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from error
+
+
+def own_interpreter_options() -> list[str]:
+    """The options of this interpreter (-X dev, -W error, -I ...), which hold for the program too,
+    as for the children of multiprocessing."""
+    _, program = split_arguments(sys.orig_argv[1:], ())
+    options = [] if program is None else program.interpreter_options
+    return [each for each in options if each not in FLAGS_OF_ONE_SCRIPT]
 
 
 def program_name(program: Program) -> str:
@@ -353,7 +369,7 @@ def ledger_path(json_path: str, follow: bool) -> str:
         return ""
     remove_ledgers_of_dead_processes(folder)
     # The pid may be another's in another PID namespace.
-    return os.path.join(folder, f"{os.getpid()}-{secrets.token_hex(8)}.ledger")
+    return os.path.join(folder, f"{os.getpid()}-{os.urandom(8).hex()}.ledger")
 
 
 def runtime_folder() -> str:
@@ -366,8 +382,10 @@ def runtime_folder() -> str:
         try:
             if os.stat(base).st_uid != user:
                 continue
-            with contextlib.suppress(FileExistsError):
+            try:  # noqa: SIM105 - contextlib is not loaded, see STARTS_QUICKLY
                 os.mkdir(folder, 0o700)
+            except FileExistsError:
+                pass
             status = os.lstat(folder)
         except OSError:
             continue
@@ -381,6 +399,9 @@ def remove_ledgers_of_dead_processes(folder: str) -> None:
     """A ledger is locked while a process has it mapped (`mapping.rs` in crates/gil). One without
     a lock may still be about to be, or lie on a file system that forgets locks (overlayfs): then
     its process is alive."""
+    import contextlib
+    import fcntl
+
     for name in os.listdir(folder):
         pid = name.partition("-")[0]
         if not name.endswith(".ledger") or os.path.exists(f"/proc/{pid}"):

@@ -49,8 +49,8 @@ pub fn is_empty() -> bool {
     FREE_COUNT.load(Relaxed) == 0
 }
 
-/// Takes a free row for the caller alone. For hooks.
-pub fn pop() -> Option<u32> {
+/// Takes a free row of `process` for the caller alone. For hooks.
+pub fn pop(process: &ProcessCounters) -> Option<u32> {
     let mut head = HEAD.load(Acquire);
     loop {
         let top = head as u32;
@@ -61,6 +61,7 @@ pub fn pop() -> Option<u32> {
         match HEAD.compare_exchange_weak(head, retagged(head, below), AcqRel, Acquire) {
             Ok(_) => {
                 FREE_COUNT.fetch_sub(1, Relaxed);
+                process.high_water.fetch_max(top.wrapping_add(1), Release);
                 return Some(top);
             }
             Err(now) => head = now,
@@ -92,7 +93,6 @@ pub fn prepare(process: &ProcessCounters) {
         && !rows.is_empty()
         && mapping::reserve(rows.as_ptr().cast(), size_of_val(rows))
     {
-        process.high_water.store(end, Release);
         PREPARED.store(end, Relaxed);
         (first..end).rev().for_each(push);
     }
@@ -121,4 +121,24 @@ pub fn used(process: &ProcessCounters) -> impl Iterator<Item = (u32, &ThreadCoun
 /// Rows below this one have been in use.
 pub fn used_count(process: &ProcessCounters) -> u32 {
     process.high_water.load(Acquire).min(ROWS as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_in_stock_have_not_been_in_use() {
+        // SAFETY: all zero bytes are a process that has measured nothing.
+        let process = unsafe { Box::<ProcessCounters>::new_zeroed().assume_init() };
+        prepare(&process);
+        assert_eq!(FREE_COUNT.load(Relaxed), STOCK);
+        assert_eq!(used_count(&process), 0);
+        assert_eq!((pop(&process), pop(&process)), (Some(0), Some(1)));
+        assert_eq!(used_count(&process), 2);
+        push(0);
+        assert_eq!(pop(&process), Some(0));
+        assert_eq!(used_count(&process), 2);
+        reset(&process);
+    }
 }

@@ -34,7 +34,8 @@ pub struct ProcessCounters {
     pub closed_ns: AtomicU64,
     /// Events of threads that found no free row. Writers: hooks, by atomic addition.
     pub unmeasured: AtomicU64,
-    /// Rows below this one have been in use. Written with release and read with acquire.
+    /// Rows below this one have been in use. Writers: threads that take a free row, by an atomic
+    /// maximum with release, before the row gets a state. Read with acquire.
     pub high_water: AtomicU32,
     /// The policy in force, as an index into `headway_sched::PolicyName::ALL`.
     pub policy: AtomicU32,

@@ -344,7 +344,7 @@ impl Gil {
         counters.interpreter.store(self.interpreter_id.load(Relaxed), Relaxed);
         counters.open(now_ns, false);
         counters.name.copy_from(&self.name);
-        let unmeasured = free_list::pop().inspect(|row| {
+        let unmeasured = free_list::pop(process).inspect(|row| {
             let unmeasured = process.thread(*row);
             unmeasured.gil.store(self.index as u32, Relaxed);
             unmeasured.name.set(b"(unmeasured)");

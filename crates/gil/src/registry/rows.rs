@@ -40,7 +40,8 @@ fn first_event(
     }
     // Without a free row nothing is searched: this may be every event of thousands of threads.
     let thread = if free_list::is_empty() { None } else { current_or_new() };
-    let Some((thread, row)) = thread.and_then(|thread| Some((thread, free_list::pop()?))) else {
+    let Some((thread, row)) = thread.and_then(|thread| Some((thread, free_list::pop(process)?)))
+    else {
         process.unmeasured.fetch_add(1, Relaxed);
         return unmeasured(gil, process);
     };
