@@ -3,6 +3,8 @@
 //! A thread reads its own frames in a hook, where they stand still, with [`Own`]. The sampler reads
 //! the frames of a running thread with [`Foreign`], which fails where no memory is.
 
+use std::ops::Range;
+
 use super::layout::{Layout, TAG_BITS};
 use crate::errno::error_of;
 
@@ -61,6 +63,10 @@ impl Calls {
 
 /// Memory of this process.
 pub trait Memory {
+    /// Forgets copies of memory, so that it is read again.
+    #[inline(always)]
+    fn refresh(&mut self) {}
+
     /// Copies `bytes` bytes at `from` to `to`. Returns false if they cannot be read.
     ///
     /// # Safety
@@ -95,34 +101,95 @@ impl Memory for Own {
     }
 }
 
-/// Any address, by `process_vm_readv` on this process, in blocks.
+/// Any address, by `process_vm_readv` on this process, in blocks that are kept until `refresh`.
 pub struct Foreign {
     /// The current frame of a thread and its callers, which CPython keeps at lower addresses: one
     /// copy, so that they are the calls of one moment.
     frames: Block<4096>,
-    /// The last memory that was read beside the frames.
-    other: Block<256>,
+    /// The last objects that were read, most of them code objects.
+    objects: [Block<256>; OBJECTS],
+    /// The first ones of `objects`, which are code objects for certain.
+    code_objects: usize,
+    /// The place in `objects` for the next one.
+    next: usize,
+    pid: Pid,
 }
 
+const OBJECTS: usize = 8;
+
 struct Block<const BYTES: usize> {
+    /// The address of the first byte of `bytes`.
     start: usize,
-    length: usize,
+    /// The bytes that have been read.
+    known: Range<usize>,
     bytes: [u8; BYTES],
 }
 
 impl<const BYTES: usize> Block<BYTES> {
-    const EMPTY: Self = Self { start: 0, length: 0, bytes: [0; BYTES] };
+    const EMPTY: Self = Self { start: 0, known: 0..0, bytes: [0; BYTES] };
 
     /// Reads from `start` as far as there is memory.
-    fn read(&mut self, start: usize) {
+    fn read(&mut self, pid: Pid, start: usize) {
         self.start = start;
-        self.length = Foreign::read(start, self.bytes.as_mut_ptr(), BYTES);
+        self.known = 0..pid.read(&[self.local()], &[remote(start, BYTES)]);
     }
 
-    /// The bytes at `from`, if the block has so many of them.
+    /// Reads from `middle`, an address in the block from `start`, to the block's end, and then from
+    /// `start` to `middle`, as far as there is memory.
+    fn read_from_middle(&mut self, pid: Pid, start: usize, middle: usize) {
+        self.start = start;
+        let (head, tail) = self.bytes.split_at_mut(middle - start);
+        let to = [local(tail), local(head)];
+        let from = [remote(middle, tail.len()), remote(start, head.len())];
+        let (head, tail) = (head.len(), tail.len());
+        let bytes = pid.read(&to, &from);
+        let first = if bytes == head + tail { 0 } else { head };
+        self.known = first..head + bytes.min(tail);
+    }
+
+    fn local(&mut self) -> libc::iovec {
+        local(&mut self.bytes)
+    }
+
+    /// The bytes at `from`, if so many of them are known.
     fn at(&self, from: usize, bytes: usize) -> Option<&[u8]> {
-        let skip = from.checked_sub(self.start)?;
-        self.bytes.get(..self.length)?.get(skip..skip.checked_add(bytes)?)
+        let skip = from.checked_sub(self.start)?.checked_sub(self.known.start)?;
+        self.bytes.get(self.known.clone())?.get(skip..skip.checked_add(bytes)?)
+    }
+
+    fn address_at(&self, from: usize) -> Option<usize> {
+        self.at(from, size_of::<usize>())?.try_into().ok().map(usize::from_ne_bytes)
+    }
+}
+
+/// Room for the kernel to write to.
+fn local(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+}
+
+fn remote(start: usize, bytes: usize) -> libc::iovec {
+    libc::iovec { iov_base: start as *mut _, iov_len: bytes }
+}
+
+/// This process, for the kernel.
+#[derive(Clone, Copy)]
+struct Pid(libc::pid_t);
+
+impl Pid {
+    /// Copies the memory of `from` to `to`, of the same sizes, up to the first byte that cannot be
+    /// read. Returns the number of bytes.
+    fn read(self, to: &[libc::iovec], from: &[libc::iovec]) -> usize {
+        let (to_count, from_count) = (to.len() as libc::c_ulong, from.len() as libc::c_ulong);
+        let mut count = 0;
+        error_of(|| {
+            // SAFETY: `to` has room, and the kernel checks the other addresses.
+            count = unsafe {
+                let (to, from) = (to.as_ptr(), from.as_ptr());
+                libc::process_vm_readv(self.0, to, to_count, from, from_count, 0)
+            };
+            count as libc::c_long
+        });
+        usize::try_from(count).unwrap_or(0)
     }
 }
 
@@ -131,53 +198,103 @@ impl Foreign {
     const FRAME_BYTES: usize = 256;
     const PAGE_BYTES: usize = 4096;
 
-    pub const fn new() -> Self {
-        Self { frames: Block::EMPTY, other: Block::EMPTY }
-    }
-
-    /// Forgets the blocks, so that memory is read again.
-    pub fn refresh(&mut self) {
-        self.frames.length = 0;
-        self.other.length = 0;
-    }
-
-    /// Copies the frame at `frame` and its callers.
-    fn copy_frames(&mut self, frame: usize) {
-        let end = frame.saturating_add(Self::FRAME_BYTES);
-        self.frames.read(end.saturating_sub(self.frames.bytes.len()));
-        if self.frames.length == 0 {
-            // The memory of frames may begin with this page.
-            self.frames.read(frame & !(Self::PAGE_BYTES - 1));
+    pub fn new() -> Self {
+        // SAFETY: the call has no preconditions.
+        let pid = Pid(unsafe { libc::getpid() });
+        Self {
+            frames: Block::EMPTY,
+            objects: [const { Block::EMPTY }; OBJECTS],
+            code_objects: 0,
+            next: 0,
+            pid,
         }
     }
 
-    /// Reads up to `bytes` bytes; returns how many were read.
-    fn read(from: usize, to: *mut u8, bytes: usize) -> usize {
-        let local = libc::iovec { iov_base: to.cast(), iov_len: bytes };
-        let remote = libc::iovec { iov_base: from as *mut _, iov_len: bytes };
+    /// Forgets all but the code objects: some frames are elsewhere than most, as those of generators.
+    fn refresh_frames(&mut self) {
+        self.frames.known = 0..0;
+        self.objects[self.code_objects..].iter_mut().for_each(|block| block.known = 0..0);
+    }
+
+    /// Copies the frame at `frame` and its callers. Their memory may begin with the frame's page.
+    fn copy_frames(&mut self, frame: usize) {
+        let end = frame.saturating_add(Self::FRAME_BYTES);
+        let start = end.saturating_sub(self.frames.bytes.len());
+        let page = frame & !(Self::PAGE_BYTES - 1);
+        self.frames.read_from_middle(self.pid, start, page.clamp(start, end));
+    }
+
+    /// Copies the code objects of the frame at `frame` and of its callers by one call of the
+    /// kernel, as many as there is room for.
+    fn copy_code_objects(&mut self, layout: &Layout, mut frame: usize) {
+        let mut from = [remote(0, 0); OBJECTS];
         let mut count = 0;
-        error_of(|| {
-            // SAFETY: `to` has room, and the kernel checks the other address.
-            count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-            count as libc::c_long
-        });
-        usize::try_from(count).unwrap_or(0)
+        for _ in 0..CHAIN {
+            let Some(code) = self.frames.address_at(frame.wrapping_add(layout.frame_code)) else {
+                break;
+            };
+            let start = code & !(TAG_BITS | 15);
+            let is_new = from.iter().all(|known| known.iov_base as usize != start);
+            if is_new && start >= Self::PAGE_BYTES {
+                let Some(room) = from.get_mut(count) else { break };
+                *room = remote(start, size_of_val(&self.objects[0].bytes));
+                count += 1;
+            }
+            match self.frames.address_at(frame.wrapping_add(layout.frame_previous)) {
+                Some(previous) if previous != 0 => frame = previous,
+                _ => break,
+            }
+        }
+        let to = self.objects.each_mut().map(Block::local);
+        let mut bytes = self.pid.read(&to[..count], &from[..count]);
+        for (block, range) in self.objects.iter_mut().zip(&from[..count]) {
+            block.start = range.iov_base as usize;
+            block.known = 0..bytes.min(range.iov_len);
+            bytes -= block.known.end;
+        }
+        self.code_objects = count;
+        self.next = count % OBJECTS;
     }
 }
 
 impl Memory for Foreign {
+    fn refresh(&mut self) {
+        self.code_objects = 0;
+        self.refresh_frames();
+    }
+
     unsafe fn copy(&mut self, from: usize, to: *mut u8, bytes: usize) -> bool {
-        if bytes > self.other.bytes.len() {
-            return Self::read(from, to, bytes) == bytes;
+        if bytes > self.objects[0].bytes.len() {
+            let local = libc::iovec { iov_base: to.cast(), iov_len: bytes };
+            return self.pid.read(&[local], &[remote(from, bytes)]) == bytes;
         }
-        if self.frames.at(from, bytes).is_none() && self.other.at(from, bytes).is_none() {
-            self.other.read(from & !15);
-        }
-        let found = self.frames.at(from, bytes).or_else(|| self.other.at(from, bytes));
-        let Some(found) = found else { return false };
+        let known = self.objects.iter().find_map(|block| block.at(from, bytes));
+        let found = match self.frames.at(from, bytes).or(known) {
+            Some(found) => found,
+            None => {
+                self.code_objects = self.code_objects.min(self.next);
+                let block = &mut self.objects[self.next];
+                self.next = (self.next + 1) % OBJECTS;
+                block.read(self.pid, from & !15);
+                match block.at(from, bytes) {
+                    Some(found) => found,
+                    None => return false,
+                }
+            }
+        };
         // SAFETY: the bytes have room, as the caller promises.
         unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), to, bytes) };
         true
+    }
+}
+
+/// Memory of this process as it is at the moment of each call.
+struct Uncopied(Pid);
+
+impl Memory for Uncopied {
+    unsafe fn copy(&mut self, from: usize, to: *mut u8, bytes: usize) -> bool {
+        let local = libc::iovec { iov_base: to.cast(), iov_len: bytes };
+        self.0.read(&[local], &[remote(from, bytes)]) == bytes
     }
 }
 
@@ -205,31 +322,41 @@ pub fn read_foreign_once(
     calls: &mut Calls,
 ) -> bool {
     memory.refresh();
+    let Some(frame) = copy_current(memory, layout, state) else { return false };
+    memory.copy_code_objects(layout, frame);
     // SAFETY: `Foreign` asks the kernel to read.
-    unsafe {
-        current(memory, layout, state).inspect(|frame| memory.copy_frames(*frame));
-        read(memory, layout, state, calls)
-    }
+    unsafe { read_from(memory, layout, frame, calls) }
 }
 
-/// Reads the calls of another thread, which may call and return meanwhile. Returns true once two
-/// readings in a row have found the same calls: others may be of several moments.
+/// Copies the frames of a thread, and returns the address of the current one.
+fn copy_current(memory: &mut Foreign, layout: &Layout, state: usize) -> Option<usize> {
+    // SAFETY: `Uncopied` asks the kernel to read.
+    let frame = unsafe { current(&mut Uncopied(memory.pid), layout, state)? };
+    memory.refresh_frames();
+    memory.copy_frames(frame);
+    Some(frame)
+}
+
+/// Reads the calls of another thread, which may call and return meanwhile. Returns true once the
+/// frames have the same calls before and after their code objects were read: otherwise they may be
+/// of several moments.
 pub fn read_foreign(
     memory: &mut Foreign,
     layout: &Layout,
     state: usize,
     calls: &mut Calls,
 ) -> bool {
-    const READINGS: u32 = 6;
-    let mut before = None;
-    for _ in 0..READINGS {
-        let found = read_foreign_once(memory, layout, state, calls).then(|| calls.hash());
-        if found.is_some() && found == before {
-            return true;
+    const READINGS: u32 = 4;
+    (0..READINGS).any(|_| {
+        if !read_foreign_once(memory, layout, state, calls) {
+            return false;
         }
-        before = found;
-    }
-    false
+        let before = calls.hash();
+        // SAFETY: `Foreign` asks the kernel to read.
+        copy_current(memory, layout, state)
+            .is_some_and(|frame| unsafe { read_from(memory, layout, frame, calls) })
+            && calls.hash() == before
+    })
 }
 
 /// Reads the calls of the thread with the thread state at `state`. Returns false if some memory
@@ -243,11 +370,25 @@ pub unsafe fn read<M: Memory>(
     state: usize,
     calls: &mut Calls,
 ) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        current(memory, layout, state).is_some_and(|frame| read_from(memory, layout, frame, calls))
+    }
+}
+
+/// Reads the calls of the frame at `frame` and of its callers. Returns false as `read` does.
+///
+/// # Safety
+/// With [`Own`], the frame is alive.
+#[inline(always)]
+unsafe fn read_from<M: Memory>(
+    memory: &mut M,
+    layout: &Layout,
+    mut frame: usize,
+    calls: &mut Calls,
+) -> bool {
     calls.count = 0;
     calls.is_cut = false;
-    // SAFETY: the caller's.
-    let first = unsafe { current(memory, layout, state) };
-    let Some(mut frame) = first else { return false };
     for _ in 0..CHAIN {
         if frame == 0 {
             return true;
@@ -282,12 +423,13 @@ unsafe fn call_of<M: Memory>(
 ) -> Option<Option<Call>> {
     // SAFETY: the frame is alive, as the caller promises, and keeps its code object alive.
     unsafe {
+        // The first field of a frame comes first, so that a block that begins with it has the rest.
+        let code = memory.get::<usize>(frame + layout.frame_code)? & !TAG_BITS;
         if let Some((owner, without_code)) = layout.frame_owner
             && memory.get::<u8>(frame + owner)? >= without_code
         {
             return Some(None);
         }
-        let code = memory.get::<usize>(frame + layout.frame_code)? & !TAG_BITS;
         let instruction: usize = if layout.instruction_is_index {
             memory.get::<i32>(frame + layout.frame_instruction)? as isize as usize
         } else {

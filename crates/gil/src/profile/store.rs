@@ -437,6 +437,7 @@ impl Locked<'_> {
             let kept = if bytes <= MAX_LINES_BYTES { bytes } else { 0 };
             code.lines.set(self.copy(memory, lines + layout.bytes_data, kept).unwrap_or((0, 0)));
             // A code object that is read from outside may have been freed meanwhile.
+            memory.refresh();
             if frames::version_of(memory, layout, at)? != call.version {
                 return None;
             }

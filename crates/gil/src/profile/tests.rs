@@ -131,6 +131,55 @@ fn a_frame_that_runs_its_threads_copy_of_the_instructions_has_an_offset_in_that_
 }
 
 #[test]
+fn frames_beside_memory_that_is_not_there_are_read_from_outside() {
+    const PAGE: usize = 4096;
+    let mut heap = Heap::default();
+    let (outer, inner) = (heap.code("outer", 1), heap.code("inner", 2));
+    let elsewhere = heap.frame(outer, 0, 0);
+    // A page of frames between two without memory, as at the beginning of a thread's frames.
+    // SAFETY: the mapping is new, and its middle page is written to within its bounds.
+    let middle = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let pages = libc::mmap(std::ptr::null_mut(), 3 * PAGE, libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(pages, libc::MAP_FAILED);
+        let middle = pages.cast::<u8>().add(PAGE);
+        assert_eq!(libc::mprotect(middle.cast(), PAGE, libc::PROT_READ | libc::PROT_WRITE), 0);
+        middle
+    };
+    let mut calls_from = |place: usize, previous: u64| {
+        let frame = [inner | 1, previous, inner + 48 + 4, 0];
+        // SAFETY: the middle page has room for a frame at `place`.
+        let frame = unsafe {
+            let to = middle.add(place).cast::<[u64; 4]>();
+            to.write(frame);
+            to as u64
+        };
+        let (state, mut calls) = (heap.state(frame), Calls::new());
+        assert!(frames::read_foreign(&mut Foreign::new(), &LAYOUT, state, &mut calls));
+        let found: Vec<_> = calls.innermost_first().iter().map(|call| call.code as u64).collect();
+        (frame, found)
+    };
+    let (first, calls) = calls_from(0, elsewhere);
+    assert_eq!(calls, [inner, outer]);
+    let (_, calls) = calls_from(PAGE - size_of::<[u64; 4]>(), first);
+    assert_eq!(calls, [inner, inner, outer]);
+}
+
+#[test]
+fn more_code_objects_than_there_is_room_for_are_read_from_outside() {
+    let mut heap = Heap::default();
+    let codes: Vec<_> = (1..30).map(|version| heap.code("deep", version)).collect();
+    let innermost = codes.iter().fold(0, |previous, code| heap.frame(*code, previous, 0));
+    let (state, mut calls) = (heap.state(innermost), Calls::new());
+    let mut memory = Foreign::new();
+    for _ in 0..2 {
+        assert!(frames::read_foreign(&mut memory, &LAYOUT, state, &mut calls));
+        let found = calls.innermost_first().iter().map(|call| call.code as u64);
+        assert!(found.eq(codes.iter().rev().copied()));
+    }
+}
+
+#[test]
 fn memory_that_is_not_there_is_no_stack() {
     let mut heap = Heap::default();
     let dangling = heap.state(0xDEAD_0000);
