@@ -63,6 +63,8 @@ pub struct Charges {
     /// The last reading while a thread held: the hold, `held_ns` at that moment, and the stack.
     reading_hold: AtomicU64,
     reading_held_ns: AtomicU64,
+    /// The last voluntary drop after a hold in which threads waited long enough for a reading.
+    pub voluntary_ns: AtomicU64,
     pub reading_node: AtomicU32,
     pub reading_waiter: AtomicU32,
 }
@@ -75,7 +77,7 @@ pub enum Side {
 
 impl Charges {
     /// The fields of 64 bits.
-    fn numbers(&self) -> [&AtomicU64; 15] {
+    fn numbers(&self) -> [&AtomicU64; 16] {
         [
             &self.changed_ns,
             &self.held_ns,
@@ -92,6 +94,7 @@ impl Charges {
             &self.held_before_ns,
             &self.reading_hold,
             &self.reading_held_ns,
+            &self.voluntary_ns,
         ]
     }
 
@@ -164,6 +167,16 @@ impl Charges {
         self.held.store(1, Relaxed);
         add(&self.holds, 1);
         self.held_before_ns.store(self.held_ns.load(Relaxed), Relaxed);
+    }
+
+    /// The holder is about to drop the GIL by itself.
+    #[inline]
+    pub fn note_voluntary_drop(&self, now_ns: u64) {
+        let waited_ns =
+            self.held_ns.load(Relaxed).saturating_sub(self.held_before_ns.load(Relaxed));
+        if waited_ns >= FIRST_READING_NS {
+            self.voluntary_ns.store(now_ns, Relaxed);
+        }
     }
 
     /// The time that is not charged on this side; `None` if it has not reached its limit.

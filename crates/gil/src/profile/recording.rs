@@ -229,6 +229,9 @@ pub fn on_drop(gil: &'static Gil, locked: &Locked, now_ns: u64) {
     let Some(store) = present() else { return };
     let Some(charges) = charges_of(store, gil, locked) else { return };
     charges.advance(now_ns);
+    if !locked.drop_requested {
+        charges.note_voluntary_drop(now_ns);
+    }
     let is_own = gil.holder_thread.load(Relaxed) == this_thread();
     if is_own && charges.open_charge_ns(&Side::Held).is_some() {
         let kind = if locked.drop_requested { Kind::Forced } else { Kind::Voluntary };

@@ -27,9 +27,13 @@ use crate::registry::gils;
 /// Set by `stop`, cleared by `begin`; read by the sampler.
 static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
-const LOOK_NS: u64 = 1_000_000;
-/// For a profile that only a reporter reads, which goes on for the life of the process.
-const REPORTED_LOOK_NS: u64 = 4_000_000;
+/// A stack that is read at a drop that was asked for says where the thread computes, so looks are
+/// rare,
+const LOOK_NS: u64 = 4_000_000;
+/// except within this time after threads waited long for a holder that dropped the GIL by itself,
+const VOLUNTARY_NS: u64 = 1_000_000_000;
+/// unless only a reporter reads the profile, which goes on for the life of the process.
+const VOLUNTARY_LOOK_NS: u64 = 1_000_000;
 /// Looks without a thread that waits before the sampler sleeps.
 const IDLE_LOOKS: u32 = 8;
 /// A wake-up may be lost, since hooks do not order it.
@@ -48,14 +52,15 @@ pub fn begin() {
 
 /// Reads stacks until `stop` is called. Runs in one thread at a time, which never takes a GIL.
 pub fn run() {
-    let mut reader = Reader { memory: Foreign::new(), calls: Calls::new() };
+    let mut reader = Reader { memory: Foreign::new(), calls: Calls::new(), voluntary_ns: 0 };
     let mut idle_looks = 0;
     while !IS_STOPPED.load(SeqCst) {
         idle_looks = if reader.look() { 0 } else { idle_looks + 1 };
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
+            let is_soon = is_asked_for() && now_ns < reader.voluntary_ns + VOLUNTARY_NS;
+            let look_ns = if is_soon { VOLUNTARY_LOOK_NS } else { LOOK_NS };
             // The interval varies, so that no pattern of holds escapes.
-            let look_ns = if is_asked_for() { LOOK_NS } else { REPORTED_LOOK_NS };
             let interval_ns = look_ns * 3 / 4 + now_ns % (look_ns / 2);
             wakeup::pause(now_ns + interval_ns);
             continue;
@@ -68,6 +73,8 @@ pub fn run() {
 struct Reader {
     memory: Foreign,
     calls: Calls,
+    /// The last voluntary drop of a GIL that threads waited long for.
+    voluntary_ns: u64,
 }
 
 impl Reader {
@@ -82,6 +89,7 @@ impl Reader {
                 continue;
             }
             any_waits = true;
+            self.voluntary_ns = self.voluntary_ns.max(charges.voluntary_ns.load(Relaxed));
             if let Some(running) = running(gil, charges).filter(Running::is_due) {
                 self.read_holder(store, gil, charges, serial, running.hold);
             }

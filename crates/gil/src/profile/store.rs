@@ -17,7 +17,7 @@ use super::frames::{self, Call, Calls, Memory, text_of};
 use super::layout::Layout;
 use crate::counters::{GILS, Name};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"HWPROFL3");
+const MAGIC: u64 = u64::from_le_bytes(*b"HWPROFL4");
 const CODES: usize = 1 << 13;
 const NODES: usize = 1 << 16;
 const ROWS: usize = 1 << 14;
