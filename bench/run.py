@@ -26,6 +26,10 @@ contention profile:
   profile_cost         what a profile costs while it is off, at 200 and at 20,000 drops a second
   py_spy               its charges beside py-spy's samples of the threads that hold the GIL
 
+tuning:
+
+  tune                 whether headway tune finds the setting that is known to be best; two hours
+
 simulator:
 
   what_if              what is predicted from a recording, beside what then happens
@@ -70,12 +74,14 @@ SERVER_BENCHMARKS = (
 )
 TELEMETRY_BENCHMARKS = ("telemetry_reporter", "telemetry_story")
 PROFILE_BENCHMARKS = ("profile_cost", "py_spy")
+TUNE_BENCHMARKS = ("tune",)
 SIMULATOR_BENCHMARKS = ("what_if",)
 SINGLE = (
     *BENCHMARKS,
     *SERVER_BENCHMARKS,
     *TELEMETRY_BENCHMARKS,
     *PROFILE_BENCHMARKS,
+    *TUNE_BENCHMARKS,
     *SIMULATOR_BENCHMARKS,
 )
 WITHOUT_CELLS = ("meter",)

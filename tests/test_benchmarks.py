@@ -65,6 +65,20 @@ def test_a_benchmark_of_the_profile_measures(
     assert all(max(medians[figure]) > 0 for figure in figures)
 
 
+@pytest.mark.serial
+@pytest.mark.slow("tunes a server for some seconds")
+def test_the_benchmark_of_tune_knows_the_answer(tmp_path: Path) -> None:
+    """Whatever the machine does meanwhile: nobody waits for the GIL, so nothing can win."""
+    file = tmp_path / "results.json"
+    short = ("--rounds", "1", "--seconds", "8", "--service", "waiting")
+    result = python(BENCH / "tune.py", *short, "--json", file)
+    assert result.returncode == 0, result.stderr
+    experiments = json.loads(file.read_text())["experiments"]
+    medians = {each["name"]: [row["median"] for row in each["rows"]] for each in experiments}
+    assert medians["tune right"] == [1.0]
+    assert medians["tune winner"] == [0.0]
+
+
 @pytest.mark.parametrize("name", ["simulated_echo", "what_if"])
 def test_a_benchmark_of_the_simulator_tells_its_options(name: str) -> None:
     result = python(BENCH / f"{name}.py", "--help")

@@ -16,7 +16,7 @@ from headway.commands.tune_options import (
     WITH_VALUE,
     add_common_options,
     conduct,
-    json_path_of,
+    files_of,
     make_trials,
     read_goal,
 )
@@ -82,7 +82,8 @@ def prepare_run(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "headway tune run [--metric REGEX [--smaller]] [--goal GOAL] [--margin PERCENT]\n"
         "                        [--for S] [--policy P...] [--switch-interval S...] [--json FILE]\n"
-        "                        [PYTHON OPTION...] (SCRIPT | -m MODULE | -c CODE) [ARG...]"
+        "                        [--html FILE] [PYTHON OPTION...]\n"
+        "                        (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
         "--metric",
@@ -139,10 +140,10 @@ def tune_program(options: argparse.Namespace) -> int:
     goal = Goal(TIME if options.metric is None else figures[0])
     if options.goal is not None:
         goal = read_goal(options.goal, figures)
-    json_path = json_path_of(options)
+    files = files_of(options)
     measure = Program(program.words, options.metric).measure
     control = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
-    return conduct(make_trials(options, control, goal, figures, measure), json_path)
+    return conduct(make_trials(options, control, goal, figures, measure), files)
 
 
 def _pattern(words: str) -> re.Pattern[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
-from headway.experiments import signals
+from headway.experiments import interpreters, signals
+from headway.experiments.metadata import Circumstances
 from headway.experiments.options import each_once
 from headway.experiments.output import outputs
 from headway.experiments.progress import clear_progress, progress
@@ -22,7 +24,7 @@ from headway.tune.trials import LEVEL, Measured, Trials
 DEFAULT_MARGIN_PERCENT = 10.0
 DURATION = Seconds(1, 86_400)
 # Of the options here, those that have a value.
-WITH_VALUE = ("--goal", "--margin", "--for", "--policy", "--switch-interval", "--json")
+WITH_VALUE = ("--goal", "--margin", "--for", "--policy", "--switch-interval", "--json", "--html")
 
 
 def add_common_options(parser: argparse.ArgumentParser, for_s: float) -> None:
@@ -60,6 +62,11 @@ def add_common_options(parser: argparse.ArgumentParser, for_s: float) -> None:
     parser.add_argument(
         "--json", metavar="FILE", help="also write everything to FILE as JSON; - is stdout"
     )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="also write the effects and charts of all blocks to FILE as an HTML page; - is stdout",
+    )
 
 
 def read_goal(words: str, figures: tuple[Figure, ...]) -> Goal:
@@ -96,14 +103,28 @@ def make_trials(
     )
 
 
-def json_path_of(options: argparse.Namespace) -> str | None:
-    """Raises CommandError (exit code 2) if --json FILE cannot be written."""
-    return None if options.json is None else json_file.check_path(options.json)
+class Files(NamedTuple):
+    """The paths of --json and --html, as `json_file.check_path` returns them."""
+
+    json: str | None
+    html: str | None
 
 
-def conduct(trials: Trials, json_path: str | None) -> int:
+def files_of(options: argparse.Namespace) -> Files:
+    """Raises CommandError (exit code 2) if one of the files cannot be written."""
+    json = None if options.json is None else json_file.check_path(options.json)
+    html = None if options.html is None else json_file.check_path(options.html, "--html")
+    outputs.check_apart({"--json": json, "--html": html}, {})
+    if html is not None:
+        # Needs matplotlib, and says so before anything starts.
+        from headway.tune import page  # noqa: F401
+    return Files(json, html)
+
+
+def conduct(trials: Trials, files: Files) -> int:
     """Runs the rounds and shows what came of them, however they ended."""
-    stream, style = outputs.terminal(json_path == json_file.STDOUT)
+    stream, style = outputs.terminal(json_file.STDOUT in files)
+    circumstances = Circumstances()
     exit_code = 0
     try:
         trials.run()
@@ -115,10 +136,18 @@ def conduct(trials: Trials, json_path: str | None) -> int:
         clear_progress()
     with signals.held():
         outputs.say(stream, style, *text.report(trials, style))
-        if json_path is not None:
-            document = to_document(trials, text.advice(trials), 1 - LEVEL)
-            try:
-                json_file.write_json(dict(document), json_path)
-            except OSError as error:
-                raise CommandError(f"--json {json_path}: {reason_of(error)}") from error
+        if files.json is not None:
+            write_json(trials, files.json)
+        if files.html is not None:
+            from headway.tune import page
+
+            page.write(files.html, trials, circumstances.to_dict(interpreters.this()))
     return exit_code
+
+
+def write_json(trials: Trials, path: str) -> None:
+    document = to_document(trials, text.advice(trials), 1 - LEVEL)
+    try:
+        json_file.write_json(dict(document), path)
+    except OSError as error:
+        raise CommandError(f"--json {path}: {reason_of(error)}") from error

@@ -8,9 +8,10 @@ from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from headway.commands.tune_options import (
+    Files,
     add_common_options,
     conduct,
-    json_path_of,
+    files_of,
     make_trials,
     read_goal,
 )
@@ -146,14 +147,14 @@ class Planned(NamedTuple):
 
     goal: Goal
     timing: Timing
-    json_path: str | None
+    files: Files
 
 
 def run(options: argparse.Namespace) -> int:
     planned = Planned(
         read_goal(options.goal, OF_SERVER),
         Timing(options.block, options.washout, options.limit),
-        json_path_of(options),
+        files_of(options),
     )
     if options.form == "server":
         return tune_running(options, planned)
@@ -202,6 +203,6 @@ def experiment(
     trials: Trials = make_trials(
         options, connection.present, planned.goal, OF_SERVER, server.measure
     )
-    exit_code = conduct(trials, planned.json_path)
+    exit_code = conduct(trials, planned.files)
     winner = trials.outcome().winner
     return exit_code, None if winner is None else winner.setting

@@ -16,14 +16,18 @@ from headway.tune.trials import LEVEL, Outcome, Rating, Result, Standing, Trials
 
 def report(trials: Trials, style: Style) -> list[str]:
     """Line by line."""
-    outcome = trials.outcome()
-    table = Table(
+    drawn = drawing.draw(effects(trials), style)
+    return ["", drawn, "", *drawing.wrap(advice(trials), style)]
+
+
+def effects(trials: Trials) -> Table:
+    """The candidates beside the control, whose figures are medians."""
+    return Table(
         f"Ratios to {trials.control}, with intervals of {1 - LEVEL:.0%} for all together",
         ["setting", "blocks", "is", *(each.name for each in trials.figures)],
-        [_control(trials), *(_row(trials, each) for each in outcome.ratings)],
+        [_control(trials), *(_row(trials, each) for each in trials.outcome().ratings)],
         3,
     )
-    return ["", drawing.draw(table, style), "", *drawing.wrap(advice(trials), style)]
 
 
 def _control(trials: Trials) -> list[Cell]:
@@ -87,8 +91,8 @@ def _advise_winner(trials: Trials, outcome: Outcome, winner: Rating) -> str:
     ]
     alike = ", ".join(str(each.setting) for each in others)
     end = f"{alike} may be as good" if others else "no other setting is as good"
-    figures = ", ".join(map(ratio, rest))
-    return f"{winner.setting}: {ratio(goal)} of {trials.control}'s, {figures}; {end}."
+    figures = ", ".join((f"{ratio(goal)} of that of {trials.control}", *map(ratio, rest)))
+    return f"{winner.setting}: {figures}; {end}."
 
 
 def _overlap(rating: Rating, winner: Rating, figure: Figure) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
@@ -35,7 +35,7 @@ SIMULATED = (
     "Nothing was measured: each value is that of a simulation in virtual time, with a seed of its "
     "own. "
 )
-HOW_TO_READ = (
+FIGURES = (
     "A figure is the median of a row's "
     f"values; below it are its {100 * CONFIDENCE:g} % confidence interval (of five values or "
     "fewer, their whole range) and what was published for the same. A row is marked as unstable "
@@ -49,9 +49,25 @@ HOW_TO_READ = (
 Shown = Sequence[tuple[Experiment, Results]]
 
 
-def write(path: str, metadata: Metadata, shown: Shown) -> None:
+class Introduction(NamedTuple):
+    """What the page says before the experiments. `origin` is HTML."""
+
+    title: str
+    origin: str
+    how_to_read: str
+
+
+OF_BENCH = Introduction(TITLE, "Measured by <code>headway bench</code>", MEASURED + FIGURES)
+OF_SIMULATION = Introduction(
+    TITLE, "Simulated by <code>headway simulate</code>", SIMULATED + FIGURES
+)
+
+
+def write(
+    path: str, metadata: Metadata, shown: Shown, introduction: Introduction | None = None
+) -> None:
     """The page of these results; `path` as `json_file.check_path` has it. Raises CommandError."""
-    drawn = draw(metadata, shown).encode()
+    drawn = draw(metadata, shown, introduction).encode()
     try:
         json_file.write(drawn, path)
     except BrokenPipeError:
@@ -60,7 +76,11 @@ def write(path: str, metadata: Metadata, shown: Shown) -> None:
         raise CommandError(f"--html {path}: {reason_of(error)}") from error
 
 
-def draw(metadata: Metadata, shown: Shown) -> str:
+def draw(metadata: Metadata, shown: Shown, introduction: Introduction | None = None) -> str:
+    """The default introduction is that of `headway bench` or of `headway simulate`."""
+    default = OF_SIMULATION if "simulated" in metadata else OF_BENCH
+    introduction = introduction or default
+    beside = ", with what others published beside it" if introduction is default else ""
     style = files("headway.experiments.output").joinpath("page.css").read_text("utf-8")
     interpreters = _text(interpreters_in(metadata))
     return "\n".join(
@@ -69,33 +89,25 @@ def draw(metadata: Metadata, shown: Shown) -> str:
             '<html lang="en">',
             '<head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{TITLE}: {interpreters}</title>",
+            f"<title>{_text(introduction.title)}: {interpreters}</title>",
             f"<style>\n{style}</style></head>",
-            f"<body><header><h1>{TITLE}</h1>",
-            f'<p class="muted">{_origin(metadata)} on {interpreters}, '
-            "with what others published beside it.</p></header>",
+            f"<body><header><h1>{_text(introduction.title)}</h1>",
+            f'<p class="muted">{introduction.origin} on {interpreters}{beside}.</p></header>',
             "<main>",
-            *_circumstances(metadata),
-            *_overview(shown),
+            *_circumstances(metadata, introduction.how_to_read),
+            *(_overview(shown) if introduction is default else ()),
             *(line for experiment, results in shown for line in _section(experiment, results)),
             "</main></body></html>\n",
         ]
     )
 
 
-def _origin(metadata: Metadata) -> str:
-    if "simulated" in metadata:
-        return "Simulated by <code>headway simulate</code>"
-    return "Measured by <code>headway bench</code>"
-
-
-def _circumstances(metadata: Metadata) -> list[str]:
+def _circumstances(metadata: Metadata, how_to_read: str) -> list[str]:
     facts = [f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in in_words(metadata)]
     doubtful = [
         f'<p class="differs"><strong>Doubtful</strong>: {_text(each)}</p>'
         for each in doubts(metadata)
     ]
-    how_to_read = (SIMULATED if "simulated" in metadata else MEASURED) + HOW_TO_READ
     return [
         "<section><h2>What was measured where</h2>",
         f"<dl>{''.join(facts)}</dl>",
