@@ -340,6 +340,21 @@ def test_passes_of_the_collector(page: Page, story: Story) -> None:
     assert table_of(page, "Pauses")
 
 
+def test_a_change_of_the_policy_is_marked_in_charts(page: Page, story: Story) -> None:
+    page.goto(story.at("overview", group="shop"))
+    throughput = card(page, "Throughput")
+    plot = throughput.get_by_role("slider")
+    plot.press("End")
+    expect(throughput.locator("dl")).to_contain_text("setting5 ms, deadline")
+    plot.press("Home")
+    plot.press("Shift+ArrowRight")
+    expect(throughput.locator("dl")).to_contain_text("setting5 ms, interval")
+    page.goto(story.at("overview", story.after, group="shop"))
+    card(page, "Throughput").get_by_role("slider").press("End")
+    expect(throughput.locator("dl")).to_contain_text("requests")
+    expect(throughput.locator("dl")).not_to_contain_text("setting")
+
+
 def test_dragging_over_a_chart_zooms_and_back_undoes_it(page: Page, story: Story) -> None:
     page.goto(story.at("overview"))
     plot = card(page, "Throughput").locator(".u-over")

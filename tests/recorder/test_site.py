@@ -66,6 +66,7 @@ def tell(recorder: Recorded, now: float) -> int:
                         process_started_stamp=now - SECONDS + begins,
                         process_group=HOSTILE if pid == 200 else "shop",
                         switch_interval=0.005 if pid == 100 else 0.002,
+                        policy="priority" if pid == 100 else "deadline",
                         gil_mode="enabled",
                         gils=[
                             {
@@ -149,6 +150,17 @@ def test_a_series_adds_up(recorder: Told) -> None:
         after["time"] > before["time"]
         for before, after in zip(answer["points"], answer["points"][1:], strict=False)
     )
+
+
+def test_a_point_has_the_setting_that_all_processes_have(recorder: Told) -> None:
+    def settings(selection: str) -> set[str | None]:
+        answer = ask(recorder, f"/api/v1/series?{span(recorder)}&points=10{selection}").json
+        return {each["setting"] for each in answer["points"] if each["summary"]}
+
+    assert settings("&pid=100") == {"5 ms, priority"}
+    assert settings("&pid=200") == {"2 ms, deadline"}
+    # While both ran, it is nobody's.
+    assert settings("") == {"5 ms, priority", None}
 
 
 def test_distributions_and_holders_are_of_the_selection(recorder: Told) -> None:

@@ -149,7 +149,8 @@ export interface Series {
   to: number;
   step: number;
   switch_intervals: number[];
-  points: { time: number; summary: Summary | null }[];
+  /** `setting` is the switch interval and the policy, as "5 ms, priority". */
+  points: { time: number; summary: Summary | null; setting: string | null }[];
   markers: Lifecycle[];
 }
 

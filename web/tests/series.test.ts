@@ -3,7 +3,11 @@ import type { Series, Summary } from "../src/model";
 import { stepOf } from "../src/range";
 import { aligned, joined } from "../src/series";
 
-const point = (time: number, requests: number) => ({ time, summary: { requests } as Summary });
+const point = (time: number, requests: number) => ({
+  time,
+  summary: { requests } as Summary,
+  setting: null,
+});
 
 function series(from: number, to: number, step: number, points: Series["points"]): Series {
   return { from, to, step, switch_intervals: [], points, markers: [] };

@@ -6,6 +6,7 @@ import uPlot from "uplot";
 import { endingOf, isEnd, type Lifecycle, reasonOf, said as saidOf } from "../events";
 import { clock, moment, timeTick } from "../format";
 import { linearTicks } from "../scales";
+import { type SettingChange, settingAt } from "../settings";
 import { type Colour, colour, FONT, useTheme } from "../theme";
 import { Card } from "./card";
 import { dashesOf, LineKey } from "./key";
@@ -37,6 +38,8 @@ interface Props {
   to: number;
   lines: Line[];
   markers?: Lifecycle[] | undefined;
+  /** When the switch interval or the policy changed. */
+  settings?: SettingChange[] | undefined;
   stale?: boolean;
   wide?: boolean;
   onRange: (from: number, to: number) => void;
@@ -145,11 +148,41 @@ function isolated(line: Line | undefined): boolean {
   return !line.values.some((value, index) => value !== null && line.values[index + 1] != null);
 }
 
-function drawMarks(chart: uPlot, { markers, limit, from, to }: Props): void {
+/** A line at each change of the setting, and the setting where it has room before the next line. */
+function drawSettings(chart: uPlot, { settings, from, to }: Props): void {
+  const { ctx: context, bbox } = chart;
+  const ratio = devicePixelRatio;
+  const shown = (settings ?? []).filter(({ time }) => time <= to);
+  context.font = `${10 * ratio}px ${FONT}`;
+  context.textAlign = "left";
+  context.textBaseline = "top";
+  context.fillStyle = colour("muted");
+  context.strokeStyle = colour("muted", 0.5);
+  context.setLineDash([]);
+  shown.forEach(({ time, setting }, index) => {
+    const next = Math.min(shown[index + 1]?.time ?? to, to);
+    if (next < from) return;
+    const x = Math.round(chart.valToPos(Math.max(time, from), "x", true));
+    if (time >= from) {
+      context.beginPath();
+      context.moveTo(x, bbox.top);
+      context.lineTo(x, bbox.top + bbox.height);
+      context.stroke();
+    }
+    const room = chart.valToPos(next, "x", true) - x - 6 * ratio;
+    if (context.measureText(setting).width <= room) {
+      context.fillText(setting, x + 3 * ratio, bbox.top + ratio);
+    }
+  });
+}
+
+function drawMarks(chart: uPlot, props: Props): void {
+  const { markers, limit, from, to } = props;
   const { ctx: context, bbox } = chart;
   const ratio = devicePixelRatio;
   context.save();
   context.lineWidth = ratio;
+  drawSettings(chart, props);
   for (const event of markers ?? []) {
     if (event.time < from || event.time > to) continue;
     const x = Math.round(chart.valToPos(event.time, "x", true));
@@ -180,7 +213,7 @@ function drawMarks(chart: uPlot, { markers, limit, from, to }: Props): void {
 }
 
 export function LineChart(given: Props) {
-  const { title, note, unit, times, lines, markers } = given;
+  const { title, note, unit, times, lines, markers, settings } = given;
   const holder = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);
   const latest = useRef(given);
@@ -275,6 +308,12 @@ export function LineChart(given: Props) {
             <dd>{last === null ? unit(null) : unit(said(line, last))}</dd>
           </div>
         ))}
+        {at !== null && settings && (
+          <div class="when">
+            <dt>setting</dt>
+            <dd>{settingAt(settings, times[at] ?? 0)}</dd>
+          </div>
+        )}
         {near && (
           <div class="when">
             <dt>{saidOf(near)}</dt>

@@ -92,6 +92,16 @@ def label(config: Config) -> str:
     return ", ".join(parts)
 
 
+def setting_of(record: Record) -> str | None:
+    """The switch interval and the policy, as "5 ms, priority"; None without a GIL, and unless all
+    processes have had the same all the time."""
+    found = [values(record, field) for field in ("switch_interval", "policy")]
+    if values(record, "gil_mode") == ["disabled"] or any(len(each) != 1 for each in found):
+        return None
+    ((interval_s,), (policy,)) = found
+    return f"{units.seconds(interval_s)}, {policy}"
+
+
 def _said(value: Any) -> str:
     if value is None:
         return "?"

@@ -17,6 +17,7 @@ from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
 from headway.recorder.query.query import Question
 from headway.recorder.records import summary
+from headway.recorder.records.configuration import setting_of
 from headway.recorder.records.histogram import Histogram, quantiles
 from headway.recorder.records.summary import Record, summarize
 
@@ -66,7 +67,11 @@ def series(history: History, question: Question) -> Answer:
         "step": step,
         "switch_intervals": sorted(intervals),
         "points": [
-            {"time": at, "summary": None if record is None else summarize(record, step)}
+            {
+                "time": at,
+                "summary": None if record is None else summarize(record, step),
+                "setting": None if record is None else setting_of(record),
+            }
             for at, record in read_points
         ],
         "markers": history.events("lifecycle", span.start, span.end, selection, MAX_MARKERS),
