@@ -92,7 +92,7 @@ HOLD = {
     "hold_thread": "headway-3",
     "hold_gil": "main",
     "hold_endpoint": "/report",
-    "hold_stack": 'Stack (most recent call first):\n  File "/srv/shop.py", line 12 in render\n',
+    "hold_stack": "render (/srv/shop.py:12)\npage (/srv/shop.py:9)",
 }
 HEALTHY = {
     **requests(1000, 2 * MS, wait=0.05 * MS, held=1 * MS, cpu=1.2 * MS),
@@ -295,7 +295,7 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
     waits = {"gils": [gil(4.0, gil_wait=same(0.3, 10), gil_hold=same(0.4, 10))]}
     found = verdict_on(tick(**{**HEALTHY, **waits}), holds=(HOLD,) * 9)
     assert (found["name"], found["severity"]) == ("long-hold", "warning")
-    for part in ("headway-3", "/report", "shop.py:12 in render", "350 ms", "9 holds"):
+    for part in ("headway-3", "/report", "render (shop.py:12)", "350 ms", "9 holds"):
         assert part in found["text"]
     # The cause is named as far as the holder's CPU time shows it.
     assert "not known" in found["text"]
@@ -317,12 +317,12 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
 @pytest.mark.parametrize(
     ("stack", "frame"),
     [
-        (
-            'Stack (most recent call first):\n  File "/a/b.py", line 3 in f\n  File "/c"',
-            "b.py:3 in f",
-        ),
-        ('  File "b.py", line 3 in <module>', "b.py:3 in <module>"),
-        ('  File "/x\x1b[2J.py", line 3 in f', "x\\x1b[2J.py:3 in f"),
+        ("f (/a/b.py:3)\ng (/c.py:1)", "f (b.py:3)"),
+        ("<module> (b.py:3)", "<module> (b.py:3)"),
+        ("f (/x\x1b[2J.py:3)", "f (x\\x1b[2J.py:3)"),
+        # As reports of earlier versions have it.
+        ('  File "/a/b.py", line 3 in f\n  File "/c"', "f (b.py:3)"),
+        (f"f (a.py:{'1' * 5_000})\ng (b.py:3)", "g (b.py:3)"),
         ("no stack", ""),
         (None, ""),
     ],

@@ -139,9 +139,9 @@ def test_a_request_that_runs_too_long_is_named_with_its_stack() -> None:
         stuck.close()
     assert said.count("request-timeout allows 0.3 s. Where it is:\n") == 1, said
     stack = said.split("Where it is:\n")[1]
-    assert re.search(r'File ".*stuck\.py", line \d+ in sleep\n', stack), said
-    assert "in sleeping_and_hello" not in stack
-    assert "in application" in stack
+    assert re.search(r"\nsleep \(.*stuck\.py:\d+\)\n", stack), said
+    assert "\nsleeping_and_hello (" not in stack
+    assert "\napplication (" in stack
 
 
 def test_stacks_that_do_not_come_keep_the_monitor_from_nothing() -> None:
@@ -166,7 +166,8 @@ def test_an_interrupted_request_is_answered_504_and_its_thread_serves_on() -> No
         assert server.has_no_event()
         said = server.end()
     assert said.count("headway.errors.RequestTimeout") == 3, said
-    assert said.count("in compute\n") == 6, "where it was, and where it was interrupted"
+    assert len(re.findall(r"^compute \(.*\.py:\d+\)$", said, re.MULTILINE)) == 3, "where it was"
+    assert said.count("in compute\n") == 3, "where it was interrupted"
 
 
 def test_a_request_that_waits_for_its_client_is_interrupted() -> None:
@@ -208,7 +209,7 @@ def test_a_thread_that_never_drops_the_gil_is_named_with_its_stack(policy: str) 
         assert Path(f"/proc/{server.process.pid}/task/{found[1]}").exists()
         said = server.end()
         stuck.close()
-    assert re.search(r'Where it is:\n.*\n  File ".*stuck\.py", line \d+ in wedge\n', said), said
+    assert re.search(r"Where it is:\n.*\nwedge \(.*stuck\.py:\d+\)\n", said), said
 
 
 @pytest.mark.skipif(not HAS_GIL, reason="no GIL, nothing to hold")

@@ -104,7 +104,7 @@ def test_text_for_scripts_tells_the_verdict_with_evidence_and_advice() -> None:
 
 
 def test_a_stack_is_told_line_by_line_and_escaped() -> None:
-    stack = 'File "shop.py", line 1\n  work()\x1b[31m'
+    stack = "work (shop.py:1)\npage\x1b[31m (shop.py:9)"
     event = {
         "time": 1.0,
         "pid": 1,
@@ -114,7 +114,7 @@ def test_a_stack_is_told_line_by_line_and_escaped() -> None:
     }
     drawn = once.draw("here", answers.now(), "slow", {"events": [event]})
     assert_printable(drawn)
-    assert '#   File "shop.py", line 1\n#     work()\\x1b[31m\n' in drawn
+    assert "#   work (shop.py:1)\n#   page\\x1b[31m (shop.py:9)\n" in drawn
 
 
 def hostile(value: Any) -> Any:

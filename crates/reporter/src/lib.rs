@@ -10,13 +10,14 @@
 //! - `gc_pauses`: the garbage collector;
 //! - others that the user of the crate adds, such as a server.
 //!
-//! `stacks` reads the Python stack of a thread. `identity` has the fields that never change,
-//! `waker` wakes the thread, `rows` limits a tick to the size of a datagram, and `mod_wsgi`
-//! converts histograms.
+//! `stacks` reads the Python stack of a thread, and `calls` names its calls. `identity` has the
+//! fields that never change, `waker` wakes the thread, `rows` limits a tick to the size of a
+//! datagram, and `mod_wsgi` converts histograms.
 //!
 //! The crate depends on the format (`headway_telemetry`), the meter and Linux, but not on Python,
 //! requests or receivers.
 
+mod calls;
 mod cgroup;
 pub mod contexts;
 mod datagram_sender;

@@ -6,6 +6,7 @@
 //! does not run. The CPU time that the holder used after the drop request distinguishes the two.
 //! The stack of such a hold is read once, while the hold lasts, and its length when it is over.
 
+use super::calls::innermost_of;
 use super::datagram_sender::DatagramSender;
 use super::gils;
 use super::source::{Source, Tick};
@@ -178,7 +179,7 @@ impl LongHold {
             // The hold may have ended before the thread handled its signal.
             let ended_ns = headway_gil::end_of_hold_ns(&hold).unwrap_or(0);
             let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;
-            is_of_hold.then(|| next_calls(stack.calls))
+            is_of_hold.then(|| innermost_of(stack.calls, STACK_BYTES))
         });
         Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint, cpu_ns: None }
     }
@@ -207,15 +208,6 @@ impl LongHold {
     }
 }
 
-/// Cuts a stack to the most recent calls that have room.
-fn next_calls(mut stack: String) -> String {
-    if stack.len() > STACK_BYTES {
-        let end = stack.as_bytes()[..STACK_BYTES].iter().rposition(|byte| *byte == b'\n');
-        stack.truncate(end.unwrap_or(0));
-    }
-    stack
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,12 +233,5 @@ mod tests {
         let kept: Vec<_> = seen.past.iter().map(LongHold::took_ns).collect();
         assert_eq!(kept, (5..=20).rev().collect::<Vec<_>>());
         assert_eq!(seen.lost, 4);
-    }
-
-    #[test]
-    fn a_stack_is_cut_between_calls() {
-        let line = "  File \"/site/app.py\", line 10 in answer\n";
-        let stack = next_calls(line.repeat(200));
-        assert!(stack.len() < STACK_BYTES && stack.ends_with("answer"));
     }
 }

@@ -9,6 +9,7 @@
 //! This module handles signals and pipes; `Around` makes CPython find the right stack. Any thread
 //! may request a stack, and one request at a time is served.
 
+use crate::calls::labels_of;
 use crate::lock::Lock;
 use headway_measure::clock::now_ns;
 use std::ffi::{c_int, c_void};
@@ -20,16 +21,13 @@ use std::sync::atomic::{
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A longer stack is cut at the end of a line.
+/// A longer stack is cut between two calls.
 pub const MAX_STACK_BYTES: usize = 16_384;
 /// The extra time for a thread that has begun to write when the request reaches its limit.
 const WRITING_PATIENCE: Duration = Duration::from_millis(50);
 /// The interval of checks whether another request is complete, which usually takes less than a
 /// millisecond.
 const BUSY_LOOK: Duration = Duration::from_millis(1);
-/// The first line that faulthandler writes.
-const TITLE: &str = "Stack (most recent call first):\n";
-
 /// The requested thread and the state of the request.
 ///
 /// | value | meaning | next |
@@ -122,10 +120,10 @@ impl Missing {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unregistered => "no stacks in this process",
-            Self::Busy => "another stack was being taken",
+            Self::Busy => "another stack was being read",
             Self::Gone => "the thread has ended",
             Self::Late => "the thread did not answer in time",
-            Self::Empty => "the thread runs no Python",
+            Self::Empty => "no Python code",
         }
     }
 }
@@ -173,7 +171,7 @@ pub fn register(around: Around) -> Result<(), Missing> {
 /// A Python stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// Most recent call first, one line per call.
+    /// Most recent call first, one line per call: FUNCTION (FILE:LINE).
     pub calls: String,
     /// The time of the stack, of CLOCK_MONOTONIC.
     pub taken_ns: u64,
@@ -241,7 +239,8 @@ pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
     drain(&mut text);
     let taken_ns = TAKEN_NS.load(SeqCst);
     ASKED.store(IDLE, SeqCst);
-    to_calls(&text).map(|calls| Stack { calls, taken_ns }).ok_or(Missing::Empty)
+    let calls = labels_of(&String::from_utf8_lossy(&text), MAX_STACK_BYTES);
+    calls.map(|calls| Stack { calls, taken_ns }).ok_or(Missing::Empty)
 }
 
 /// Runs in the thread that got the signal. Async-signal-safe, like faulthandler's own handler.
@@ -268,18 +267,6 @@ extern "C" fn write_own_stack(signal: c_int) {
     }
     // SAFETY: errno is the thread's own.
     unsafe { *libc::__errno_location() = errno };
-}
-
-/// The stack that faulthandler wrote, without its title; `None` if it has no call.
-fn to_calls(text: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(text);
-    let calls = text.trim_start_matches(TITLE).trim_matches('\n');
-    let end = match calls.len() > MAX_STACK_BYTES {
-        // The text is ASCII, because faulthandler escapes all other characters.
-        true => calls.get(..MAX_STACK_BYTES)?.rfind('\n')?,
-        false => calls.len(),
-    };
-    Some(calls[..end].to_owned()).filter(|calls| calls.contains("File "))
 }
 
 fn pick_signal() -> io::Result<c_int> {

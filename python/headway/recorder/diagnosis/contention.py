@@ -6,9 +6,11 @@ advice. Without a GIL none of them applies.
 
 from __future__ import annotations
 
+from headway.profile import sides
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.inputs import Hold, Situation, waited_for
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
+from headway.recorder.records.stacks import innermost
 from headway.report import columns, diagnosis, thresholds, units
 
 
@@ -88,16 +90,11 @@ def _elsewhere(situation: Situation, endpoint: str) -> str:
 
 
 def top_frame(hold: Hold) -> str:
-    """The innermost frame of a hold's stack, as "shop.py:12 in render"; "" without a stack."""
-    for line in str(hold.get("hold_stack") or "").splitlines():
-        parts = line.strip().split('"')
-        # faulthandler's format: File "/srv/shop.py", line 12 in render
-        if len(parts) == 3 and parts[0].strip() == "File":
-            where = parts[2].removeprefix(", line ").split(" in ", 1)
-            name = parts[1].rsplit("/", 1)[-1]
-            if len(where) == 2:
-                return columns.name(f"{name}:{where[0]} in {where[1]}", 100)
-    return ""
+    """The innermost frame of a hold's stack, as "render (shop.py:12)"; "" without a stack."""
+    frame = innermost(str(hold.get("hold_stack") or ""))
+    if frame is None:
+        return ""
+    return columns.name(sides.label(frame, frame.file.rsplit("/", 1)[-1]), 100)
 
 
 def convoy(situation: Situation) -> Verdict | None:
