@@ -34,7 +34,7 @@ TICK = 2
 
 def read_ticks(count: int) -> list[bytes]:
     """Returns `count` ticks of all processes together, which takes half as many seconds. The ticks
-    that name lines come before them."""
+    that name lines and calls come before them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "reports.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inlet:
@@ -73,7 +73,7 @@ def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
                     continue
                 if time.monotonic() - began > 3:
                     found.append(datagram)
-                elif "line_names" in _native.telemetry_parse(datagram)[4]:
+                elif {"line_names", "calls"} & _native.telemetry_parse(datagram)[4].keys():
                     names.append(datagram)
         finally:
             stopped.set()
@@ -82,15 +82,25 @@ def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
     return names + found
 
 
-def records_of(ticks: Sequence[bytes]) -> list[bytes]:
-    """The records that a recorder makes of these ticks."""
-    names: defaultdict[int, object] = defaultdict(_native.telemetry_line_names)
-    return [
-        _native.telemetry_add_lines(
-            names[_native.telemetry_parse(tick)[1]], tick, _native.telemetry_record(tick)
-        )
-        for tick in ticks
-    ]
+def records_of(ticks: Sequence[bytes], holders: Sequence[bytes] | None = None) -> list[bytes]:
+    """The records that a recorder makes of these ticks. The lines and stacks are those of the ticks
+    of `holders`, of which there may be none."""
+    names: defaultdict[int, object] = defaultdict(_native.telemetry_holder_names)
+    records = []
+    for at, tick in enumerate(ticks):
+        record = _native.telemetry_record(tick)
+        if (source := tick if holders is None else holders[at] if holders else None) is not None:
+            pid = _native.telemetry_parse(source)[1]
+            record, _ = _native.telemetry_add_holders(names[pid], source, record)
+        records.append(record)
+    return records
+
+
+def only(tick: bytes, names: Sequence[str]) -> bytes:
+    """The tick with some of its fields."""
+    kind, pid, sequence, stamp_s, fields = _native.telemetry_parse(tick)
+    found = {name: fields[name] for name in names if name in fields}
+    return _native.telemetry_encode(kind, pid, sequence, stamp_s, found)
 
 
 def _ask(port: int, number: int, stopped: threading.Event) -> None:

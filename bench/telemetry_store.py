@@ -11,6 +11,8 @@ some dozens of requests a second on four paths; they are sent again with other p
           and then bounded as the recorder does, by age and --store-limit. Its size.
   week    in that store: the sums of 300 points of the last seven days, for all processes and for
           one; and the sum of each process.
+  holders the bytes of a month's rows with the lines and stacks that make threads wait, and without
+          them, whatever --store-limit is. The same if each tick is full of lines and stacks.
   rollups in that store: the time of such a chart over an hour to a month, with each table of
           rollups left out in turn. Only with --part.
 """
@@ -34,8 +36,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import sitting
+from crowded import crowded_ticks
 from figures import Figures, number, print_targets, table, target
-from reported import as_another, mean_bytes, read_ticks, records_of
+from reported import as_another, mean_bytes, only, read_ticks, records_of
 
 from headway import _native
 from headway.experiments import process_tree
@@ -68,7 +71,12 @@ TIMEOUT_S = 60.0
 
 MAX_CORE_SHARE = 0.1
 MAX_WEEK_S = 1.0
-PARTS = ("ingest", "month", "week")
+# The rows with lines and stacks, of those without them; and the bytes of a tick for both.
+MAX_HOLDERS_RATIO = 1.3
+MAX_HOLDERS_BYTES = 1_024
+LINES = ("line_names", "line_numbers", "line_times")
+STACKS = ("calls", "stack_numbers", "stack_times")
+PARTS = ("ingest", "month", "week", "holders")
 ROLLUPS = "rollups"
 RANGES_S = {"1 h": 3_600, "6 h": 21_600, "1 day": DAY_S, "1 week": WEEK_S, "30 days": MONTH_S}
 HEADINGS = ("part", "what", "median", "lowest", "highest")
@@ -110,6 +118,8 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     if {"month", "week", ROLLUPS} & set(options.part):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             targets += measure_month(Path(folder) / "month.sqlite", records, options, figures)
+    if "holders" in options.part:
+        targets += compare_holders(ticks)
     rows = []
     for cell in (INGEST, MONTH, WEEK, WEEK_OF_ONE, WEEK_BY_PROCESS):
         if values := figures.values(cell, "value"):
@@ -118,6 +128,39 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     print(table(HEADINGS, rows))
     print_targets(targets)
     return figures.experiments("telemetry_store", Cell._asdict, targets)
+
+
+def compare_holders(ticks: Sequence[bytes]) -> list[Statement]:
+    """The size of a tick and of a month's rows, as far as lines and stacks are in them."""
+    empty = len(only(ticks[0], ()))
+    added = statistics.median(len(only(tick, LINES + STACKS)) - empty for tick in ticks)
+    without = month_bytes(records_of(ticks, ()))
+    shares = []
+    for holders in (ticks, crowded_ticks(len(ticks))):
+        for fields in (LINES, LINES + STACKS):
+            records = records_of(ticks, [only(tick, fields) for tick in holders])
+            shares.append(month_bytes(records) / without)
+    print(
+        f"rows of a month: {without / 1e6:,.0f} MB without lines and stacks, "
+        f"{shares[0]:.2f} of that with lines, {shares[1]:.2f} with both"
+    )
+    print(f"if every tick is full: {shares[2]:.2f} of that with lines, {shares[3]:.2f} with both")
+    return [
+        target("lines and stacks of a tick", added, MAX_HOLDERS_BYTES, at_most=True, unit="bytes"),
+        target("rows with holders, of those without", shares[1], MAX_HOLDERS_RATIO, at_most=True),
+    ]
+
+
+def month_bytes(records: Sequence[bytes]) -> float:
+    """The bytes of all rows of a month, without a limit."""
+    pools = make_pools(records, random.Random(30))
+    return sum(
+        mean_bytes(pools[kept.table])
+        * (MONTH_GROUPS if "group" in kept.table else MONTH_PROCESSES)
+        * min(kept.age_s, MONTH_S)
+        / kept.width_s
+        for kept in KEPT
+    )
 
 
 def ingest(ticks: Sequence[bytes], seconds: float) -> float:
@@ -374,7 +417,7 @@ def main() -> int:
         nargs="+",
         choices=(*PARTS, ROLLUPS),
         default=PARTS,
-        help="which of these (default: the first three)",
+        help="which of these (default: all but rollups)",
     )
     parser.add_argument("--folder", metavar="DIR", help="where the month's store is made")
     return sitting.hold("telemetry_store", parser, measure)

@@ -14,6 +14,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 from generators.markdown import code, table
 from headway.experiments import metadata, results_file
+from headway.recorder.query import flame_graph
 from headway.recorder.records import histogram
 from headway.report import model
 from headway.server.supervisor import status_document
@@ -65,6 +66,12 @@ DOCUMENTS = (
             status_document.DeathsStatus,
             status_document.Death,
         ),
+    ),
+    Document(
+        "A flame graph",
+        "The recorder's `/api/v1/flame_graph` answers with it. The parameters are those of "
+        "[all requests](../telemetry.md#the-api), and `endpoint`, which chooses one endpoint.",
+        (flame_graph.FlameGraph, flame_graph.FlameCall, flame_graph.EndpointWaits),
     ),
     Document(
         "An experiment with settings",

@@ -24,10 +24,7 @@ PHASE_S = 90
 GAP_S = 4
 THREADS = 5
 BEFORE_PIDS, AFTER_PIDS, HOSTILE_PID = (4001, 4002), (4101, 4102), 4201
-STACK = (
-    '  File "/srv/shop/recommendations.py", line 41 in score\n'
-    '  File "/srv/shop/shop.py", line 9 in page'
-)
+STACK = "score (/srv/shop/recommendations.py:41)\npage (/srv/shop/shop.py:9)"
 
 Waits = list[tuple[float, int]]
 Ending = tuple[tuple[int, ...], dict[str, object]]
@@ -250,23 +247,43 @@ def _tick(
 
 
 def _lines(group: str, convoy: bool, second: int) -> dict[str, Any]:
-    """Lines by their numbers. Names come with the first of them, and again."""
-    names = [
+    """Lines by their numbers, and their stacks. Names come with the first of them, and again."""
+    callers = [("respond", "/srv/shop/web.py:77"), ("page", "/srv/shop/shop.py:9")]
+    leaves = [
         ("score", "/srv/shop/recommendations.py:41", "/recommend/<int:product>"),
         ("page", "/srv/shop/shop.py:9", "/"),
     ]
     if group == HOSTILE:
-        names = [(HOSTILE, f"{HOSTILE}:1", f"/{HOSTILE}")]
+        callers = [(HOSTILE, f"/{HOSTILE}:2")] * 2
+        leaves = [(HOSTILE, f"{HOSTILE}:1", f"/{HOSTILE}")]
     fields = ("line_function", "line_place", "line_endpoint")
     rows = [
-        {"line_number": number, **dict(zip(fields, name, strict=True))}
-        for number, name in enumerate(names, 16)
+        {"line_number": number, **dict(zip(fields, leaf, strict=True))}
+        for number, leaf in enumerate(leaves, 16)
     ]
+    paths = [[*callers, leaves[0]], [callers[0], *leaves[1:]]][: len(leaves)]
+    calls: dict[tuple[Any, ...], dict[str, Any]] = {}
+    innermost = []
+    for path in paths:
+        caller: tuple[Any, ...] = ()
+        texts = [*(dict(zip(fields, call[:2], strict=False)) for call in path)]
+        for text in [*texts, {"line_endpoint": path[-1][2]}]:
+            key = (*caller, *text.values())
+            call = calls.setdefault(key, {"call_number": len(calls) + 1, **text})
+            if caller:
+                call["call_parent"] = calls[caller]["call_number"]
+            caller = key
+        innermost.append(calls[caller]["call_number"])
+    times = [800_000 if convoy else 40_000, *[30_000] * (len(rows) - 1)]
+    is_named = second % 60 == 1
     return {
-        "line_names": rows if second % 60 == 1 else [],
+        "line_names": rows if is_named else [],
         # 1 is for handoffs.
         "line_numbers": [*(row["line_number"] for row in rows), 1],
-        "line_times": [800_000 if convoy else 40_000, *[30_000] * (len(rows) - 1), 10_000],
+        "line_times": [*times, 10_000],
+        "calls": list(calls.values()) if is_named else [],
+        "stack_numbers": innermost,
+        "stack_times": times,
     }
 
 

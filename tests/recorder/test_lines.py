@@ -20,6 +20,7 @@ from test_depth import asking
 from ticking import HEADWAY, INTERVAL, Ticking
 
 from headway import _native
+from headway.profile.model import CUT
 
 pytestmark = pytest.mark.skipif(FREE_THREADING, reason="without a GIL nobody waits for it")
 
@@ -61,9 +62,15 @@ def test_the_line_that_computes_has_what_the_threads_of_the_service_waited(
         with asking(server, page), asking(server, page):
             pass
         deadline = time.monotonic() + TIMEOUT_S
-        while not agree(answer := recorder.ask("holders?from=-120")):
-            assert time.monotonic() < deadline, answer
+        while not agree(recorder.ask("holders?from=-120")):
+            assert time.monotonic() < deadline
             time.sleep(0.1)
+    # The server has sent its last tick, which the recorder may not have read yet.
+    answer, graph = {}, None
+    while not graph or graph["calls"][0]["waited"] != pytest.approx(waited(answer["lines"])):
+        assert time.monotonic() < deadline, (answer, graph)
+        answer = recorder.ask("holders?from=-120")
+        graph = recorder.ask("flame_graph?from=-120")
     lines = answer["lines"]
     computing = [row for row in lines if row["function"] == "compute_for_a_while"]
     first = lines[0]
@@ -73,6 +80,23 @@ def test_the_line_that_computes_has_what_the_threads_of_the_service_waited(
     assert {row["endpoint"] for row in computing} == {"/compute"}
     assert waited(computing) > 0.5 * waited(lines)
     assert all(row["file"] or row["function"].startswith("(") for row in lines)
+    assert graph["has_stacks"]
+    calls = graph["calls"]
+    innermost = max(calls, key=lambda call: float(call["self"]))
+    path = [innermost]
+    while path[-1]["caller"] is not None:
+        path.append(calls[path[-1]["caller"]])
+    names = [call["function"] for call in path]
+    assert names[0] == "compute_for_a_while"
+    # Between the endpoint and the line are the calls of the server and the application.
+    assert names[-2:] == ["/compute", "all"]
+    assert len(names) > 3
+    assert "(deeper calls not kept)" not in names
+    assert graph["endpoints"][0]["name"] == "/compute"
+    one = recorder.ask("flame_graph?from=-120&endpoint=/compute")["calls"]
+    assert [call["function"] for call in one[:2]] == ["all", "/compute"]
+    assert one[0]["waited"] == one[1]["waited"] == pytest.approx(calls[1]["waited"])
+    assert len(recorder.ask("flame_graph?from=-120&endpoint=/none")["calls"]) == 1
 
 
 # Each of two threads calls one of the functions, which compute until their time is over.
@@ -99,16 +123,36 @@ def run(ear: Ear, program: str, *options: str) -> None:
 
 def lines(ear: Ear, pid: int) -> tuple[Counter[str], float]:
     """The time that others waited for each function of a process, and that its threads waited."""
-    names = _native.telemetry_line_names()
+    names = _native.telemetry_holder_names()
     ticks = [raw for raw in ear.raw if _native.telemetry_parse(raw)[:2] == (TICK, pid)]
     records = [
-        _native.telemetry_add_lines(names, raw, _native.telemetry_record(raw)) for raw in ticks
+        _native.telemetry_add_holders(names, raw, _native.telemetry_record(raw))[0] for raw in ticks
     ]
     record = _native.telemetry_read(_native.telemetry_merge(records))
     found: Counter[str] = Counter()
     for row in record["lines"]:
         found[row["line_function"]] += row["line_waited"]
     return found, sum(row["thread_waited"] for row in record["threads"])
+
+
+def stacks(ear: Ear, pid: int) -> Counter[tuple[str, ...]]:
+    """The time that others waited for each stack of a process, the outermost call first."""
+    names = _native.telemetry_holder_names()
+    calls: dict[str, tuple[str | None, str]] = {}
+    found: Counter[tuple[str, ...]] = Counter()
+    for raw in ear.raw:
+        if _native.telemetry_parse(raw)[:2] == (TICK, pid):
+            record = _native.telemetry_record(raw)
+            record, named = _native.telemetry_add_holders(names, raw, record)
+            calls.update((each[0], (each[1], each[2])) for each in named)
+            for row in _native.telemetry_read(record).get("stacks", ()):
+                path: list[str] = []
+                call: str | None = row["stack_id"]
+                while call is not None:
+                    call, function = calls[call]
+                    path.append(function)
+                found[tuple(reversed(path))] += row["stack_waited"]
+    return found
 
 
 def pids(ear: Ear) -> list[int]:
@@ -198,6 +242,11 @@ def test_a_forked_child_has_lines_of_its_own_and_no_warning(ear: Ear) -> None:
     assert found.most_common(1)[0][0] == "in_child"
     assert "compute" not in found
     assert found.total() == pytest.approx(waited_s, rel=0.1)
+    # The recorder knows no names of the parent for the child.
+    (stack, of_stack_s), *_ = stacks(ear, child).most_common(1)
+    assert stack[-1] == "in_child"
+    assert {"Thread.run", "run"} & set(stack[:-1])
+    assert of_stack_s > 0.5 * found["in_child"]
 
 
 def test_tables_that_fill_up_are_cleared_and_nothing_is_lost(ear: Ear) -> None:
@@ -221,3 +270,8 @@ def test_tables_that_fill_up_are_cleared_and_nothing_is_lost(ear: Ear) -> None:
     assert found.most_common(1)[0][0] == "leaf"
     assert found.total() == pytest.approx(waited_s, rel=0.1)
     assert found["(not recorded)"] < 0.1 * found.total()
+    of_stacks = stacks(ear, pid)
+    assert of_stacks.total() <= found.total()
+    # Of stacks so deep, the innermost 64 calls and the mark are kept.
+    assert {len(stack) for stack in of_stacks if stack[-1] == "leaf"} == {65}
+    assert all(stack[0] == CUT for stack in of_stacks if stack[-1] == "leaf")

@@ -68,7 +68,7 @@ pub use profile::growth::{
     stop_reading as end_reported_profile, take as profile_growth,
 };
 pub use profile::layout::{Layout, LineFormat};
-pub use profile::resolver::Frame;
+pub use profile::resolver::{CUT_FRAME, Frame};
 pub use profile::sampler;
 pub use profile::{STACK_DEPTH, is_on as profile_is_on, knows_holders as profile_knows_holders};
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};

@@ -1,9 +1,12 @@
-//! The names of calls in reports: of the stacks that threads write. They are those of a profile (`headway.profile.sides`).
+//! The names of calls in reports: of lines, of stacks in ticks, and of the stacks that threads
+//! write. They are those of a profile (`headway.profile.sides`).
 
 use headway_gil::Frame;
 
 /// A longer name is cut. Of a path, the end says more.
-const MAX_NAME_BYTES: usize = 120;
+pub const MAX_NAME_BYTES: usize = 120;
+/// The call of a stack that has no Python code.
+pub const NO_PYTHON: &str = "(no Python code)";
 /// The outermost call of a stack whose outer calls were not kept.
 pub const CUT: &str = "(deeper calls not kept)";
 
@@ -19,6 +22,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// A call that stands for no code.
+    pub fn named(name: &str) -> Self {
+        Self { function: name.into(), place: String::new() }
+    }
+
     /// A call with the names of a frame, cut to `MAX_NAME_BYTES`.
     pub fn of_frame(frame: &Frame) -> Self {
         let place = match (frame.file.as_str(), frame.line) {
@@ -101,7 +109,7 @@ fn unescaped(text: &str) -> String {
     found + rest
 }
 
-fn cut(text: &str) -> &str {
+pub fn cut(text: &str) -> &str {
     let mut end = text.len().min(MAX_NAME_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -6,7 +6,7 @@
 //! - `resources` with `cgroup`: the resources that the process uses;
 //! - `gils`: the meter's counters;
 //! - `long_holds`: holds of a GIL that kept other threads waiting;
-//! - `lines` with `contexts`: the code that ran while other threads waited;
+//! - `lines` with `call_tree` and `contexts`: the code that ran while other threads waited;
 //! - `gc_pauses`: the garbage collector;
 //! - others that the user of the crate adds, such as a server.
 //!
@@ -17,6 +17,7 @@
 //! The crate depends on the format (`headway_telemetry`), the meter and Linux, but not on Python,
 //! requests or receivers.
 
+mod call_tree;
 mod calls;
 mod cgroup;
 pub mod contexts;

@@ -3,12 +3,14 @@
 //!
 //! A tick has numbers instead of names (`headway_telemetry::lines`). Its rows, with those of no
 //! line, are what threads waited since the last tick. What the profile has not charged to a stack
-//! yet is part of a later tick.
+//! yet is part of a later tick. The callers of the lines are in `call_tree`.
 
+use super::call_tree::CallTree;
+use super::calls::{Call, NO_PYTHON, cut};
 use super::contexts;
 use super::source::{Source, Tick};
 use crate::lock::Lock;
-use headway_gil::ProfileGrowth;
+use headway_gil::{CUT_FRAME, ProfileGrowth};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
 use headway_telemetry::lines::{FIRST, NUMBER_OF_HANDOFF, NUMBER_OF_NOT_RECORDED, NUMBER_OF_OTHER};
@@ -29,8 +31,6 @@ const NAME_AGAIN_NS: u64 = 60_000_000_000;
 /// The bytes of a tick for names, and those that are left for the rows and for later fields.
 const NAMES_BYTES: usize = 8_000;
 const LATER_BYTES: usize = 7_000;
-/// A longer name is cut. Of a path, the end says more.
-const MAX_NAME_BYTES: usize = 120;
 
 #[derive(Default)]
 pub struct Lines {
@@ -39,6 +39,7 @@ pub struct Lines {
 
 #[derive(Default)]
 struct State {
+    calls: CallTree,
     /// The waits that are not sent yet.
     pending_ns: HashMap<Line, u64>,
     other_ns: u64,
@@ -52,9 +53,7 @@ struct State {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Line {
-    function: String,
-    /// FILE:NUMBER, or "" for no code.
-    place: String,
+    call: Call,
     endpoint: String,
 }
 
@@ -93,16 +92,16 @@ impl State {
     fn add(&mut self, growth: ProfileGrowth) {
         self.handoff_ns += growth.handoff_ns;
         self.not_recorded_ns += growth.not_recorded_ns;
-        for (frame, context, ns) in growth.lines {
+        let calls: Vec<Call> = growth.frames.iter().map(Call::of_frame).collect();
+        for (stack, context, ns) in growth.stacks {
             let endpoint = contexts::name_of(context);
-            let line = Line {
-                function: cut(&frame.function).into(),
-                place: match frame.file.as_str() {
-                    "" => String::new(),
-                    file => format!("{}:{}", end_of(file), frame.line),
-                },
-                endpoint: cut(endpoint.as_deref().unwrap_or_default()).into(),
-            };
+            let endpoint = cut(endpoint.as_deref().unwrap_or_default());
+            let is_cut = stack.first() == Some(&CUT_FRAME);
+            let stack = stack.iter().filter_map(|index| calls.get(*index as usize));
+            let stack: Vec<&Call> = stack.collect();
+            self.calls.add(endpoint, &stack, is_cut, ns);
+            let call = stack.last().map_or_else(|| Call::named(NO_PYTHON), |call| (*call).clone());
+            let line = Line { call, endpoint: endpoint.into() };
             if self.pending_ns.len() < MAX_PENDING || self.pending_ns.contains_key(&line) {
                 *self.pending_ns.entry(line).or_default() += ns;
             } else {
@@ -155,9 +154,11 @@ impl State {
         if self.numbers.len() > MAX_NUMBERS {
             self.numbers.retain(|_, number| number.used_ns == now_ns);
         }
+        self.calls.write(out, NAMES_BYTES.min(out.room().saturating_sub(LATER_BYTES)), now_ns);
     }
 
     fn sent(&mut self) {
+        self.calls.sent();
         self.pending_ns.clear();
         self.other_ns = std::mem::take(&mut self.rest_ns);
         (self.handoff_ns, self.not_recorded_ns) = (0, 0);
@@ -170,34 +171,19 @@ impl State {
 impl Line {
     /// More than the row takes.
     fn bytes(&self) -> usize {
-        self.function.len() + self.place.len() + self.endpoint.len() + 40
+        self.call.function.len() + self.call.place.len() + self.endpoint.len() + 40
     }
 
     fn write(&self, number: u32, row: &mut Writer) {
         row.count(id::LINE_NUMBER, u64::from(number));
-        row.text(id::LINE_FUNCTION, &self.function);
-        for (id, text) in [(id::LINE_PLACE, &self.place), (id::LINE_ENDPOINT, &self.endpoint)] {
+        row.text(id::LINE_FUNCTION, &self.call.function);
+        for (id, text) in [(id::LINE_PLACE, &self.call.place), (id::LINE_ENDPOINT, &self.endpoint)]
+        {
             if !text.is_empty() {
                 row.text(id, text);
             }
         }
     }
-}
-
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MAX_NAME_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-fn end_of(path: &str) -> &str {
-    let mut start = path.len().saturating_sub(MAX_NAME_BYTES);
-    while !path.is_char_boundary(start) {
-        start += 1;
-    }
-    &path[start..]
 }
 
 #[cfg(test)]
@@ -210,11 +196,18 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn growth(lines: &[(u32, u64)]) -> ProfileGrowth {
-        let line = |&(line, ns): &(u32, u64)| {
-            (Frame { function: "f".into(), file: "/site/app.py".into(), line }, 0, ns)
+        let frame = |&(line, _): &(u32, u64)| Frame {
+            function: "f".into(),
+            file: "/site/app.py".into(),
+            line,
         };
-        let lines = lines.iter().map(line).collect();
-        ProfileGrowth { lines, handoff_ns: 3_500, not_recorded_ns: 0 }
+        let stack = |(index, &(_, ns)): (usize, &(u32, u64))| (vec![index as u32], 0, ns);
+        ProfileGrowth {
+            frames: lines.iter().map(frame).collect(),
+            stacks: lines.iter().enumerate().map(stack).collect(),
+            handoff_ns: 3_500,
+            not_recorded_ns: 0,
+        }
     }
 
     /// The names, and the rows, of the next tick.

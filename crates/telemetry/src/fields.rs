@@ -364,6 +364,17 @@ fields! {
     1272 LINE_NUMBERS "line_numbers" Counts No,
     // In microseconds, in the order of LINE_NUMBERS.
     1273 LINE_TIMES "line_times" Counts No,
+    // The same waits by stack. A tick has numbers, and a record has identifiers: see `stacks`.
+    1275 CALLS "calls" Row No,
+    1276 CALL_NUMBER "call_number" Count No,
+    // The number of the caller. The call itself has the fields of a line.
+    1277 CALL_PARENT "call_parent" Count No,
+    1278 STACK_NUMBERS "stack_numbers" Counts No,
+    // In microseconds, in the order of STACK_NUMBERS.
+    1279 STACK_TIMES "stack_times" Counts No,
+    1280 STACKS "stacks" Row ByKey,
+    1281 STACK_ID "stack_id" Text Key,
+    1282 STACK_WAITED "stack_waited" Seconds Sum,
 }
 
 const PLACES: usize = FIELDS[FIELDS.len() - 1].id as usize + 1;

@@ -9,7 +9,7 @@
 //! - `datagram`: writing and parsing datagrams.
 //! - `histogram`: the code of a histogram.
 //! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
-//! - `lines`: the names of lines of code, which a tick has only once.
+//! - `lines`, `stacks`: lines of code and their callers, whose names a tick has only once.
 //! - `plausible`: bounds on the values of a tick.
 //!
 //! The crate knows no operating system, no Python, no sender and no receiver. It parses input from
@@ -22,6 +22,7 @@ pub mod lines;
 pub mod merge;
 pub mod plausible;
 pub mod record;
+pub mod stacks;
 pub mod tick;
 mod varint;
 

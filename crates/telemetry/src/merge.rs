@@ -20,6 +20,8 @@ pub const MAX_DISTINCT: usize = 16;
 pub const MAX_ROWS: usize = 128;
 /// Rows of lines. There are more lines than threads or endpoints, and most rows are small.
 pub const MAX_LINES: usize = 32;
+/// Rows of stacks. There are more stacks than lines.
+pub const MAX_STACKS: usize = 32;
 /// The name of the row for all that has no row of its own.
 pub const OTHER: &str = "(other)";
 
@@ -277,7 +279,11 @@ fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
 }
 
 fn most_rows(field: &Field) -> usize {
-    if field.id == id::LINES { MAX_LINES } else { MAX_ROWS }
+    match field.id {
+        id::LINES => MAX_LINES,
+        id::STACKS => MAX_STACKS,
+        _ => MAX_ROWS,
+    }
 }
 
 fn is_key(id: u16) -> bool {

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from headway import _native
 from headway.recorder.metrics.totals import Totals
+from headway.recorder.receive.calls import Call
 from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receive.live import Event, Live, Tick
 from headway.recorder.receive.processes import Refused, Sender, Senders, source_of
@@ -144,9 +145,10 @@ class Recorder:
             # process itself has reported, its supervisor may report its death.
             sender.pid_confirmed = credentials[0] == said_pid
         if record is not None:
-            record = _native.telemetry_add_lines(sender.line_names, datagram, record)
+            names = sender.holder_names
+            record, named = _native.telemetry_add_holders(names, datagram, record)
             self._number += 1
-            ticks.append(Tick(self._number, stamp, sender, record))
+            ticks.append(Tick(self._number, stamp, sender, record, [Call(*each) for each in named]))
         for found in find_events(kind, stamp, fields):
             if self._limiter.passes(sender, found, now):
                 self._number += 1

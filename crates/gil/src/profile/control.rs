@@ -59,7 +59,8 @@ pub struct Copy {
     pub began_wall_ns: u64,
     pub wall_ns: u64,
     pub frames: Vec<Frame>,
-    /// Indices of frames, the outermost call first. A stack that was cut begins with `u32::MAX`.
+    /// Indices of frames, the outermost call first. A stack that was cut begins with
+    /// `CUT_FRAME`.
     pub stacks: Vec<Vec<u32>>,
     pub charges: Vec<Charge>,
     pub gils: Vec<GilSums>,

@@ -1,8 +1,8 @@
 //! The time that a profile charges to lines of code, for a reporter that reads it again and again.
 //!
-//! Only the innermost calls of holders count here. The tables of a profile never shrink, so the
-//! reader clears them when they are nearly full, unless the profile was asked for. What was charged
-//! before is kept here until it is taken, so nothing is lost and no sum goes backwards.
+//! Only the stacks of holders count here. The tables of a profile never shrink, so the reader
+//! clears them when they are nearly full, unless the profile was asked for. What was charged before
+//! is kept here until it is taken, so nothing is lost and no sum goes backwards.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -11,8 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use headway_measure::clock;
 
 use super::charges::Charges;
+use super::kept_stacks::KeptStacks;
 use super::recording::{self, is_asked_for, is_on};
-use super::resolver::{Frame, Resolver};
+use super::resolver::{CUT_FRAME, Frame, Resolver};
 use super::store::{Kind, Store};
 
 /// Whether a reporter reads the profile. Writers: `start`, `stop_reading`, a forked child.
@@ -24,8 +25,10 @@ static READING: Mutex<Option<Reading>> = Mutex::new(None);
 /// The waits of others while threads held a GIL, since the last call of `take`. All GILs together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Growth {
-    /// The charges by innermost call and context.
-    pub lines: Vec<(Frame, u32, u64)>,
+    pub frames: Vec<Frame>,
+    /// Stacks, contexts and charges. A stack has the indices of its frames, the outermost call
+    /// first; one that was cut begins with `CUT_FRAME`, and one without Python code is empty.
+    pub stacks: Vec<(Vec<u32>, u32, u64)>,
     /// The waits between a drop and the next take.
     pub handoff_ns: u64,
     pub not_recorded_ns: u64,
@@ -35,8 +38,13 @@ pub struct Growth {
 struct Reading {
     /// The charges of the rows of the tables, by index.
     charged_ns: Vec<u64>,
-    frames: HashMap<u32, Frame>,
-    lines: HashMap<(Frame, u32), u64>,
+    /// `None` for a stack that was not kept.
+    stack_of_node: HashMap<u32, Option<u32>>,
+    stacks: KeptStacks,
+    /// Since the last `take`, by stack and context.
+    grown_ns: HashMap<(u32, u32), u64>,
+    /// True if the tables were cleared since the last `take`: some stacks may be out of use.
+    has_cleared: bool,
     handoff: Sum,
     not_recorded: Sum,
 }
@@ -148,8 +156,14 @@ impl Reading {
             let grown_ns = charged_ns.saturating_sub(*known_ns);
             if grown_ns != 0 {
                 *known_ns = charged_ns;
-                let frame = self.frames.entry(key.node).or_insert_with(|| resolver.leaf(key.node));
-                *self.lines.entry((frame.clone(), key.context)).or_default() += grown_ns;
+                let stack = *self.stack_of_node.entry(key.node).or_insert_with(|| {
+                    let stack = resolver.stack_of(key.node);
+                    self.stacks.number_of(stack, &resolver.frames)
+                });
+                *match stack {
+                    Some(stack) => self.grown_ns.entry((stack, key.context)).or_default(),
+                    None => &mut self.not_recorded.grown_ns,
+                } += grown_ns;
             }
         }
         // The ended GILs first: one whose sums move there meanwhile is missed once, not counted
@@ -170,16 +184,33 @@ impl Reading {
 
     fn forget_tables(&mut self) {
         self.charged_ns.clear();
-        self.frames.clear();
+        self.stack_of_node.clear();
+        self.has_cleared = true;
     }
 
     fn take(&mut self) -> Growth {
-        let lines = std::mem::take(&mut self.lines).into_iter();
-        Growth {
-            lines: lines.map(|((frame, context), ns)| (frame, context, ns)).collect(),
+        let mut growth = Growth {
             handoff_ns: std::mem::take(&mut self.handoff.grown_ns),
             not_recorded_ns: std::mem::take(&mut self.not_recorded.grown_ns),
+            ..Growth::default()
+        };
+        let mut places = HashMap::new();
+        for ((stack, context), grown_ns) in self.grown_ns.drain() {
+            let place_of = |number: &u32| match self.stacks.frame(*number) {
+                None => CUT_FRAME,
+                Some(frame) => *places.entry(*number).or_insert_with(|| {
+                    growth.frames.push(frame.clone());
+                    growth.frames.len() as u32 - 1
+                }),
+            };
+            let frames = self.stacks.stack(stack).iter().map(place_of).collect();
+            growth.stacks.push((frames, context, grown_ns));
         }
+        if std::mem::take(&mut self.has_cleared) {
+            self.stacks = KeptStacks::default();
+            self.stack_of_node.clear();
+        }
+        growth
     }
 }
 

@@ -9,12 +9,13 @@
 //! - [`sampler`], [`wakeup`]: the stacks of threads that hold for long while others wait.
 //! - [`resolver`]: which lines of which functions the tables have.
 //! - [`control`]: begin, end, read.
-//! - [`growth`]: what a reporter reads, again and again.
+//! - [`growth`], [`kept_stacks`]: what a reporter reads, again and again.
 
 mod charges;
 pub mod control;
 mod frames;
 pub mod growth;
+mod kept_stacks;
 pub mod layout;
 mod lines;
 pub mod parked;

@@ -16,6 +16,9 @@ pub struct Frame {
     pub line: u32,
 }
 
+/// In place of a frame's index: outer calls were not kept.
+pub const CUT_FRAME: u32 = u32::MAX;
+
 /// A code object: its name, its file, its line table and its first line.
 type CodeText = (String, String, Vec<u8>, u32);
 
@@ -44,17 +47,6 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The innermost call of a stack.
-    pub fn leaf(&mut self, node: u32) -> Frame {
-        let named = |function: &str| Frame { function: function.into(), file: "".into(), line: 0 };
-        if node == EMPTY_STACK {
-            return named("(no Python code)");
-        }
-        let Some((_, code, offset)) = self.store.node(node) else { return named("?") };
-        let index = self.frame_of(code, offset);
-        self.frames.get(index as usize).cloned().unwrap_or_else(|| named("?"))
-    }
-
     pub fn index_of(&mut self, node: u32) -> u32 {
         if let Some(index) = self.stack_of_node.get(&node) {
             return *index;
@@ -79,7 +71,7 @@ impl<'a> Resolver<'a> {
             node = parent;
         }
         if node == CUT {
-            stack.push(u32::MAX);
+            stack.push(CUT_FRAME);
         }
         stack.reverse();
         stack

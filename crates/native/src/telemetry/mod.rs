@@ -8,7 +8,7 @@ mod writing;
 
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
-use headway_python::convert::{arguments, tuple};
+use headway_python::convert::{arguments, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
@@ -16,6 +16,7 @@ use headway_telemetry::datagram::{Datagram, Header};
 use headway_telemetry::fields::kind;
 use headway_telemetry::lines::LineNames;
 use headway_telemetry::merge::Sum;
+use headway_telemetry::stacks::CallIds;
 use headway_telemetry::{Malformed, plausible, tick};
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -53,18 +54,21 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
           do in its interval.",
     ),
     function(
-        c"telemetry_line_names",
-        line_names,
-        c"telemetry_line_names() -> capsule\n\
+        c"telemetry_holder_names",
+        holder_names,
+        c"telemetry_holder_names() -> capsule\n\
           \n\
-          The names of lines that one process has sent, for telemetry_add_lines().",
+          The names of lines and calls that one process has sent, for telemetry_add_holders().",
     ),
     function(
-        c"telemetry_add_lines",
-        add_lines,
-        c"telemetry_add_lines(names: capsule, datagram: bytes, record: bytes) -> bytes\n\
+        c"telemetry_add_holders",
+        add_holders,
+        c"telemetry_add_holders(names: capsule, datagram: bytes, record: bytes)\n\
+          -> (record: bytes, [(id, caller, function, place, endpoint)])\n\
           \n\
-          The record of a tick with the rows of its lines. Keeps the names that the tick has.",
+          The record of a tick with the rows of its lines and stacks, and the calls that the tick\n\
+          names. The caller is an identifier, or None for an outermost call. A row of a stack has\n\
+          the identifier of an innermost call. Keeps the names that the tick has.",
     ),
     function(
         c"telemetry_record",
@@ -125,25 +129,41 @@ fn receive<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py
     tuple(py, &[&u32::from(kind), &pid, &seq, &stamp_s, &fields, &record])
 }
 
-struct LineNamesCapsule(Mutex<LineNames>);
+#[derive(Default)]
+struct HolderNames {
+    lines: LineNames,
+    calls: CallIds,
+}
+
+struct HolderNamesCapsule(Mutex<HolderNames>);
 
 // SAFETY: no other type has this name.
-unsafe impl InCapsule for LineNamesCapsule {
-    const NAME: &'static CStr = c"headway._native.line_names";
+unsafe impl InCapsule for HolderNamesCapsule {
+    const NAME: &'static CStr = c"headway._native.holder_names";
 }
 
-fn line_names<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    capsule::new(py, LineNamesCapsule(Mutex::default()))
+fn holder_names<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    capsule::new(py, HolderNamesCapsule(Mutex::default()))
 }
 
-fn add_lines<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+fn add_holders<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
     let (names, bytes, record): (&Object, &[u8], &[u8]) =
-        arguments(py, "telemetry_add_lines", given)?;
-    let LineNamesCapsule(names) = capsule::value(names)?;
+        arguments(py, "telemetry_add_holders", given)?;
+    let HolderNamesCapsule(names) = capsule::value(names)?;
     let datagram = Datagram::parse(bytes).map_err(|error| refuse(py, error))?;
     let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
-    let record = names.add_lines(&datagram, record.to_vec()).map_err(|error| refuse(py, error))?;
-    Object::from_bytes(py, &record)
+    let HolderNames { lines, calls } = &mut *names;
+    let (record, named) = lines
+        .add_lines(&datagram, record.to_vec())
+        .and_then(|record| calls.add_stacks(&datagram, record))
+        .map_err(|error| refuse(py, error))?;
+    let calls = list(py, &named, |call| {
+        let text = |bytes: &[u8]| Object::from_utf8_lossy(py, bytes);
+        let caller = call.caller.as_ref().map(|caller| text(caller)).transpose()?;
+        let [function, place, endpoint] = &call.texts;
+        tuple(py, &[&text(&call.id)?, &caller, &text(function)?, &text(place)?, &text(endpoint)?])
+    })?;
+    tuple(py, &[&Object::from_bytes(py, &record)?, &calls])
 }
 
 fn record<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

@@ -22,6 +22,7 @@ from typing import Any
 from headway import _native
 from headway.recorder.metrics.totals import Totals
 from headway.recorder.query.process import Process
+from headway.recorder.receive.calls import Call
 from headway.recorder.receive.live import Live
 from headway.recorder.receive.processes import Key, Sender
 from headway.recorder.records.health import Health
@@ -231,6 +232,23 @@ class History:
                 found[event.sender.key, event.key] = (event.time, body)
         latest = sorted(found.values(), key=lambda each: each[0], reverse=True)
         return [body for _, body in latest[:limit]]
+
+    def calls(self, ids: Iterable[str], recording: str) -> dict[str, Call]:
+        """The calls with these identifiers and all their callers, as far as they are known."""
+        live = None if recording else self._live
+        found: dict[str, Call] = {}
+        needed, asked = set(ids), set[str]()
+        while live is not None and (wanted := needed - asked):
+            asked |= wanted
+            named = live.calls(wanted)
+            found |= named
+            needed |= {call.caller for call in named.values() if call.caller is not None}
+        missing = needed - found.keys()
+        reader = self._reader_of(recording)
+        if missing and reader is not None:
+            with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
+                found |= snapshot.calls(missing)
+        return found
 
     def _after(self, committed: int) -> int:
         """The number above which items come from memory; 0, for all of them, while the store cannot

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from headway.recorder.receive.calls import Call, Calls
 from headway.recorder.receive.processes import MAX_AHEAD_S, Sender
 
 WINDOW_S = 600.0
@@ -24,12 +25,14 @@ TICK_BYTES = 200
 
 
 class Tick(NamedTuple):
-    """A tick. `number` increases from tick to tick, and from run to run of the recorder."""
+    """A tick. `number` increases from tick to tick, and from run to run of the recorder. `calls`
+    are those that it names."""
 
     number: int
     time: float
     sender: Sender
     record: bytes
+    calls: Sequence[Call] = ()
 
 
 class Event(NamedTuple):
@@ -54,6 +57,7 @@ class Live:
         self._ticks: deque[tuple[float, Tick]] = deque()
         self._bytes = 0
         self._events: dict[tuple[int, str, str], Event] = {}
+        self._calls = Calls()
         self.began = 0.0
         # From this time on the ticks are complete.
         self.complete_from = 0.0
@@ -66,7 +70,9 @@ class Live:
     def add(self, ticks: Iterable[Tick], events: Iterable[Event], now: float) -> None:
         with self._lock:
             for tick in ticks:
-                self._ticks.append((now, tick))
+                # Calls have a bound of their own.
+                self._calls.add(tick.calls)
+                self._ticks.append((now, tick._replace(calls=()) if tick.calls else tick))
                 self._bytes += len(tick.record) + TICK_BYTES
             for event in events:
                 key = (id(event.sender), event.kind, event.key)
@@ -98,6 +104,11 @@ class Live:
             rows = takewhile(lambda row: row[0] >= start - MAX_AHEAD_S, reversed(self._ticks))
             found = [tick for _, tick in rows]
         return [tick for tick in reversed(found) if start <= tick.time < end]
+
+    def calls(self, ids: Iterable[str]) -> dict[str, Call]:
+        """The calls with these identifiers, as far as they were named lately."""
+        with self._lock:
+            return self._calls.find(ids)
 
     def events(
         self,

@@ -99,8 +99,8 @@ class Sender:
     clock_is_off: bool = False
     pid_confirmed: bool | None = None
     identity: dict[str, Any] = field(default_factory=dict)
-    # The names of lines that it has sent, for `_native.telemetry_add_lines`.
-    line_names: object = field(default_factory=_native.telemetry_line_names)
+    # The names of lines and calls that it has sent, for `_native.telemetry_add_holders`.
+    holder_names: object = field(default_factory=_native.telemetry_holder_names)
     # The source of its first datagram; `None` if the kernel does not attest it.
     source: Source | None = None
     # The arrival and the stamp of the first tick, and the sum of the intervals of later ticks.

@@ -13,9 +13,11 @@ from typing import Any, cast
 from headway import __version__, _native
 from headway.recorder.query import tables
 from headway.recorder.query.comparison import compare
+from headway.recorder.query.flame_graph import flame_graph
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
 from headway.recorder.query.query import Question
+from headway.recorder.query.stacks import frame_of
 from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
 from headway.recorder.records.histogram import Histogram, quantiles
@@ -111,17 +113,20 @@ def _lines(record: Record) -> list[dict[str, Any]]:
     without a file stands for no line: handoffs, and what was not recorded."""
     found = []
     for row in record.get("lines", ()):
-        file, _, line = row.get("line_place", "").rpartition(":")
+        frame = frame_of(row.get("line_function", ""), row.get("line_place", ""))
         found.append(
             {
-                "function": row.get("line_function", ""),
-                "file": file,
-                "line": int(line) if line.isascii() and line.isdigit() else 0,
+                **frame._asdict(),
                 "endpoint": row.get("line_endpoint", ""),
                 "waited": row.get("line_waited", 0.0),
             }
         )
     return sorted(found, key=lambda row: -row["waited"])
+
+
+def flame_graph_of(history: History, question: Question) -> Answer:
+    span, selection = question.range(), question.selection()
+    return {**flame_graph(history, span, selection, question.text("endpoint"))}
 
 
 def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
@@ -214,6 +219,7 @@ QUESTIONS: dict[str, Callable[[History, Question], Answer]] = {
     "summary": summary_of,
     "distribution": distribution,
     "holders": holders,
+    "flame_graph": flame_graph_of,
     "slots": slots,
     "lifecycle": _events("lifecycle"),
     "slow": _events("slow"),

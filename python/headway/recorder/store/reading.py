@@ -16,12 +16,14 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from headway.recorder.receive.calls import Call
 from headway.recorder.receive.processes import Key
 from headway.recorder.store import schema
+from headway.recorder.store.calls import read_calls
 from headway.recorder.store.encoding import Damaged, unpack_record, unpack_ticks
 from headway.recorder.store.metadata import Packing, packing_of
 from headway.recorder.store.schema import (
@@ -249,6 +251,10 @@ class Snapshot:
             for time, process, record in rows
             if process in processes
         ]
+
+    def calls(self, ids: Collection[str]) -> dict[str, Call]:
+        """The calls with these identifiers and all their callers, as far as they are kept."""
+        return read_calls(self._connection, ids)
 
     def events(
         self, kind: str, start: float, end: float, processes: set[int], limit: int

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 from headway.errors import CommandError, reason_of
 from headway.recorder.store import schema
+from headway.recorder.store.calls import DAY_S
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.retention import KEPT
-from headway.recorder.store.schema import PROCESS_LEVELS, row_id
+from headway.recorder.store.schema import MINUTE_S, PROCESS_LEVELS, row_id
 
 COARSEST_S = PROCESS_LEVELS[-1].width_s
 
@@ -103,6 +104,11 @@ def copy_range(store: str, target: str, start: float, end: float) -> None:
                 f"INSERT INTO {table} SELECT * FROM store.{table} "
                 f"WHERE id IN (SELECT {column} FROM process)"
             )
+        if copy.execute("SELECT 1 FROM store.sqlite_master WHERE name = 'call'").fetchone():
+            # A coarse row extends into the range, and a process names its calls again after a
+            # minute.
+            first = int((start - COARSEST_S - MINUTE_S) // DAY_S)
+            copy.execute("INSERT INTO call SELECT * FROM store.call WHERE day >= ?", (first,))
         copy.execute("COMMIT")
         copy.execute("DETACH store")
 

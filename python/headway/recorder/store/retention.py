@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
+from headway.recorder.store.calls import forget_most_calls, forget_old_calls
 from headway.recorder.store.metadata import add_to_mark, read_mark, set_mark
 from headway.recorder.store.schema import GROUP_LEVELS, MINUTE_S, OWNER_BITS, PROCESS_LEVELS, row_id
 
@@ -94,6 +95,7 @@ def forget_old(connection: sqlite3.Connection, now: float) -> None:
         ).fetchone()
         if surplus is not None:
             connection.execute("DELETE FROM event WHERE kind = ? AND time <= ?", (kind, surplus[0]))
+    forget_old_calls(connection, now)
     # The largest age of a process's rows.
     oldest = now - max(kept.age_s for kept in KEPT if kept.table.startswith("process_3600"))
     surplus = connection.execute(
@@ -114,6 +116,8 @@ def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:
     Returns whether anything was dropped."""
     if used_bytes(connection) <= limit_bytes:
         return False
+    if forget_most_calls(connection, limit_bytes):
+        return True
     by_excess = sorted(
         KEPT,
         key=lambda kept: read_mark(connection, f"bytes:{kept.table}") / kept.share,

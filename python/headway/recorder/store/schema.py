@@ -45,6 +45,18 @@ PROCESS_LEVELS = tuple(Level("process", width_s) for width_s in (10, 60, 300, 36
 GROUP_LEVELS = tuple(Level("process_group", width_s) for width_s in (10, 60, 300, 3600))
 LEVELS = PROCESS_LEVELS + GROUP_LEVELS
 
+# Stores of earlier versions get it when they are opened for writing. `day` is the day, since 1970,
+# on which a process last named the call.
+CALL_TABLE = """
+CREATE TABLE IF NOT EXISTS call (
+    id TEXT PRIMARY KEY,
+    caller TEXT,
+    function TEXT NOT NULL,
+    place TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    day INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
 TABLES = """
 CREATE TABLE process_group (
     id INTEGER PRIMARY KEY,
@@ -129,6 +141,8 @@ def connect(path: str) -> sqlite3.Connection:
         connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
         if version_of(connection) == 0:
             make_tables(connection)
+        elif not has_table(connection, "call"):
+            connection.execute(CALL_TABLE)
     except BaseException:
         connection.close()
         raise
@@ -141,8 +155,8 @@ def make_tables(connection: sqlite3.Connection) -> None:
         for level in LEVELS
     )
     connection.executescript(
-        f"BEGIN IMMEDIATE;\n{TABLES}{rollups}PRAGMA application_id = {APPLICATION_ID};\n"
-        f"PRAGMA user_version = {SCHEMA};\nCOMMIT;"
+        f"BEGIN IMMEDIATE;\n{TABLES}{CALL_TABLE}{rollups}"
+        f"PRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {SCHEMA};\nCOMMIT;"
     )
 
 
@@ -169,6 +183,11 @@ def connect_read_only(path: str) -> sqlite3.Connection:
 
 def uri_of(path: str, mode: str) -> str:
     return f"file:{urllib.parse.quote(os.path.abspath(path))}?mode={mode}"
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
+    return found.fetchone() is not None
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -24,6 +24,7 @@ from headway.recorder.receive.live import Event, Tick
 from headway.recorder.receive.processes import FORGOTTEN_AFTER_S, Sender
 from headway.recorder.records.health import StoreHealth
 from headway.recorder.store import schema
+from headway.recorder.store.calls import CALL_BYTES, CallWriter
 from headway.recorder.store.metadata import read_mark, set_mark
 from headway.recorder.store.retention import forget_most, forget_old, oldest_time
 from headway.recorder.store.rollup import Rollup
@@ -72,6 +73,7 @@ class Store:
         self._rows: dict[Sender, int] = {}
         self._groups: dict[tuple[str, str], int] = {}
         self._saved: dict[Sender, tuple[object, ...]] = {}
+        self._calls = CallWriter()
         # The largest id of a process row that existed when the file was opened.
         self._last_found = 0
         self._forgot = 0.0
@@ -160,6 +162,7 @@ class Store:
         self._inode = schema.inode_of(self.path)
         self._rows.clear()
         self._saved.clear()
+        self._calls.forget()
         self._groups = groups_of(self._connection)
         self._last_found = self._connection.execute(
             "SELECT coalesce(max(id), 0) FROM process"
@@ -202,6 +205,7 @@ class Store:
             connection.execute("COMMIT")
         except BaseException:
             self._rows, self._groups, self._saved = rows, groups, saved
+            self._calls.forget()
             roll_back(connection)
             raise
         self.committed = batch[-1].number
@@ -229,6 +233,10 @@ class Store:
                 for item in batch
                 if isinstance(item, Event)
             ],
+        )
+
+        self._calls.write(
+            connection, ((item.time, item.calls) for item in batch if isinstance(item, Tick))
         )
 
     def _save_sender(self, connection: sqlite3.Connection, sender: Sender) -> None:
@@ -384,7 +392,9 @@ def size_of_file(path: str) -> int:
 
 
 def size_of(item: Item) -> int:
-    return len(item.record) + 200 if isinstance(item, Tick) else EVENT_BYTES
+    if isinstance(item, Event):
+        return EVENT_BYTES
+    return len(item.record) + 200 + CALL_BYTES * len(item.calls)
 
 
 def pack_body(body: dict[str, object]) -> bytes:
