@@ -58,7 +58,7 @@ from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
 
 TICKS = 60
 PROCESSES = 500
-SENDERS = 10
+SENDERS = 25
 # Beyond the pids of Linux, so that none is that of a process that sends itself.
 FIRST_PID = 2**22 + 1
 MONTH_PROCESSES, MONTH_GROUPS = 50, 2
@@ -195,8 +195,8 @@ def wait_until_listening(path: str, recorder: Program) -> None:
 
 
 def send(path: str, ticks: Sequence[bytes], sequences: range) -> None:
-    """Sends a tick of every process each second. A recorder takes the ticks of 64 processes from
-    one sender at most, so several processes send."""
+    """Sends a tick of every process each second. A recorder takes 20 ticks a second from one sender
+    at most, so several processes send."""
     fork = multiprocessing.get_context("fork")
     each = PROCESSES // SENDERS
     senders = [
