@@ -60,9 +60,9 @@ bench-readme: ## Measure the figures and the report of README.md, and write them
 	@.venv/bin/python bench/install_peers.py || echo "bench-readme: goes on with the peers that there are"
 	@.venv/bin/python bench/readme.py
 
-screenshot: ## Take the README's picture of the dashboard, from a recording made for it (2 minutes)
+screenshot: ## Take the documents' pictures of the dashboard, from a recording made for them (2 minutes)
 	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt
-	@.venvs/3.13/bin/python scripts/screenshot.py docs/dashboard.png
+	@.venvs/3.13/bin/python scripts/screenshot.py docs/dashboard.png docs/flame_graph.png
 
 docs: ## Build the site of the documents into site/
 	@scripts/docs

@@ -1,8 +1,9 @@
-"""`make screenshot`: the README's picture of the dashboard, from a recording made for it.
+"""`make screenshot`: the documents' pictures of the dashboard, from a recording made for them.
 
 The shop of examples/ is served under load for a while as CPython schedules its threads, then again
 under the policy `deadline`, both recorded by `headway telemetry`. Chromium then takes the picture
-of the page about the GIL, the first run laid under the second. Everything ends by itself.
+of the page about the GIL, the first run laid under the second, and of the flame graph of the first
+run. Everything ends by itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ THREADS, LIGHT_VISITORS, HEAVY_VISITORS = 5, 6, 2
 # The last ticks of a run, which the server sends as it ends, and the first of the next.
 PAUSE_S = 3
 WIDTH, HEIGHT = 1360, 900
+FLAME_GRAPH = "Who holds the GIL while others wait: calls"
 
 Phase = tuple[float, float]
 
@@ -47,14 +49,16 @@ def record(folder: Path, socket: str, policy: str, seconds: float) -> Phase:
     return start + 1, end
 
 
-def address_of(url: str, before: Phase, after: Phase) -> str:
-    query = {"from": f"{after[0]:.3f}", "to": f"{after[1]:.3f}"}
-    name = quote("interval, as CPython does it", safe="")
-    query["before"] = f"{name}~{before[0]:.3f}~{before[1]:.3f}~"
+def address_of(url: str, phase: Phase, before: Phase | None = None) -> str:
+    query = {"from": f"{phase[0]:.3f}", "to": f"{phase[1]:.3f}"}
+    if before is not None:
+        name = quote("interval, as CPython does it", safe="")
+        query["before"] = f"{name}~{before[0]:.3f}~{before[1]:.3f}~"
     return f"{url}/#/gil?{urlencode(query)}"
 
 
-def take_picture(address: str, chromium: str, path: Path) -> None:
+def take_picture(address: str, chromium: str, path: Path, card: str = "") -> None:
+    """Of the first screen, or of the card with this label."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -65,16 +69,21 @@ def take_picture(address: str, chromium: str, path: Path) -> None:
             viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light", locale="en-US"
         )
         page.goto(address)
-        page.locator(".stats").nth(1).wait_for()
-        page.locator(".plot canvas").first.wait_for()
-        page.wait_for_load_state("networkidle")
-        page.screenshot(path=path)
+        if card:
+            page.locator(".flame .call").first.wait_for()
+            page.get_by_label(card, exact=True).screenshot(path=path)
+        else:
+            page.locator(".stats").nth(1).wait_for()
+            page.locator(".plot canvas").first.wait_for()
+            page.wait_for_load_state("networkidle")
+            page.screenshot(path=path)
         browser.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("path", type=Path, help="where the PNG goes")
+    parser.add_argument("path", type=Path, help="where the PNG of the page goes")
+    parser.add_argument("flame_graph", type=Path, help="where that of the flame graph goes")
     parser.add_argument(
         "--seconds", type=float, default=40.0, help="how long each run is (default: %(default)s)"
     )
@@ -89,8 +98,10 @@ def main() -> None:
         with running(folder / "telemetry.log", [*recorder, "--no-store"]) as (url, _):
             before = record(folder, socket, "interval", arguments.seconds)
             after = record(folder, socket, "deadline", arguments.seconds)
-            take_picture(address_of(url, before, after), chromium, arguments.path)
-    print(f"screenshot: {arguments.path}, {arguments.path.stat().st_size // 1024} KiB")
+            take_picture(address_of(url, after, before), chromium, arguments.path)
+            take_picture(address_of(url, before), chromium, arguments.flame_graph, FLAME_GRAPH)
+    for path in (arguments.path, arguments.flame_graph):
+        print(f"screenshot: {path}, {path.stat().st_size // 1024} KiB")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,3 +45,17 @@ def page_of_files(browser: Browser, width: int, height: int, scheme: Scheme) -> 
     yield page
     context.close()
     assert wrong == []
+
+
+def luminance(colour: str) -> float:
+    """The luminance of a computed colour, as the Web Content Accessibility Guidelines define it."""
+    parts = [float(each) / 255 for each in re.findall(r"[\d.]+", colour)[:3]]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)

@@ -23,15 +23,15 @@ from headway.profile import flame_graph  # noqa: E402
 TEXTS = """() => [...document.querySelectorAll("text")].filter(
     each => each.textContent && getComputedStyle(each).display !== "none"
 ).map(each => {
-    const box = each.getBBox(), numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+    const box = each.getBBox();
     const ground = each.closest(".call")?.querySelector("rect") ?? document.querySelector(".page");
     const within = ground.getBBox();
     return {
         said: each.textContent, left: box.x - within.x, top: box.y - within.y,
         right: within.x + within.width - box.x - box.width,
         bottom: within.y + within.height - box.y - box.height,
-        colour: numbers(getComputedStyle(each).fill),
-        ground: numbers(getComputedStyle(ground).fill),
+        colour: getComputedStyle(each).fill,
+        ground: getComputedStyle(ground).fill,
     };
 })"""
 
@@ -70,21 +70,11 @@ def width(located: Locator) -> float:
     return float(located.locator("rect").get_attribute("width") or "")
 
 
-def luminance(colour: list[float]) -> float:
-    """As the Web Content Accessibility Guidelines define it."""
-    parts = [each / 255 for each in colour[:3]]
-    red, green, blue = (
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def check_texts(page: Page) -> int:
     texts = page.evaluate(TEXTS)
     for each in texts:
         assert min(each["left"], each["top"], each["right"], each["bottom"]) >= 0, each["said"]
-        dark, light = sorted((luminance(each["colour"]), luminance(each["ground"])))
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, each["said"]
+        assert chromium.contrast(each["colour"], each["ground"]) >= 4.5, each["said"]
     return len(texts)
 
 
@@ -159,7 +149,7 @@ def test_keys_move_between_calls_and_zoom(drawing: Page) -> None:
 def test_dark_is_dark(drawing: Page) -> None:
     ground = drawing.evaluate(TEXTS)[0]["ground"]
     prefers_dark = drawing.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    assert (luminance(ground) < 0.1) == prefers_dark
+    assert (chromium.luminance(ground) < 0.1) == prefers_dark
 
 
 def test_it_is_complete_without_scripts(browser: Browser, tmp_path: Path) -> None:

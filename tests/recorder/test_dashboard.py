@@ -258,7 +258,7 @@ def test_which_lines_make_threads_wait_and_made_them_wait_before(page: Page, sto
     lines = page.get_by_label("Who holds the GIL while others wait: lines")
     expect(lines.get_by_role("columnheader", name="before, per second")).to_be_visible()
     first = lines.locator("tbody tr").first
-    expect(first).to_contain_text("score /srv/shop/recommendations.py:41")
+    expect(first).to_contain_text("score (/srv/shop/recommendations.py:41)")
     expect(first).to_contain_text("/recommend/<int:product>")
     cells = first.locator("td").all_text_contents()
     now_s, before_s = seconds(cells[-2]), seconds(cells[-1])
@@ -269,6 +269,107 @@ def test_which_lines_make_threads_wait_and_made_them_wait_before(page: Page, sto
     page.goto(story.at("gil", story.after, group="shop"))
     expect(lines.locator("tbody tr").first).to_contain_text("score")
     expect(lines.get_by_role("columnheader", name="before, per second")).to_have_count(0)
+
+
+def flame_graph(page: Page) -> Locator:
+    return page.get_by_label("Who holds the GIL while others wait: calls", exact=True)
+
+
+def call(graph: Locator, name: str) -> Locator:
+    """The drawn calls whose names begin like this."""
+    return graph.locator(f'.call[aria-label^="{name}"]')
+
+
+def width(call: Locator) -> float:
+    return float(call.locator("rect").get_attribute("width") or "")
+
+
+def test_a_flame_graph_is_zoomed_searched_and_walked_by_keys(page: Page, story: Story) -> None:
+    page.goto(story.at("gil", story.before, group="shop"))
+    graph = flame_graph(page)
+    score = call(graph, "score (/srv/shop/recommendations.py:41)")
+    expect(score).to_have_count(1)
+    # The endpoint, its two callers and the line are one below the other, and alike in width.
+    endpoint = call(graph, "/recommend/<int:product>")
+    whole = width(call(graph, "all"))
+    assert whole > width(endpoint) == width(score) > 0.8 * whole
+    ys = [
+        float(each.locator("rect").get_attribute("y") or "")
+        for each in (endpoint, call(graph, "respond").first, score)
+    ]
+    assert ys == sorted(ys)
+    assert ys[0] > 0
+    expect(call(graph, "(handoff)")).to_have_count(1)
+
+    score.click()
+    assert width(score) == whole
+    expect(call(graph, "(handoff)")).to_have_count(0)
+    score.press("ArrowUp")
+    expect(call(graph, "page (/srv/shop/shop.py:9)").first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(call(graph, "(handoff)")).to_have_count(1)
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(endpoint).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(score).to_have_count(0)
+    graph.get_by_role("button", name="Zoom out").click()
+    expect(score).to_have_count(1)
+
+    graph.get_by_label("Search").fill("RECOMMENDATIONS")
+    expect(graph.locator(".call.found")).to_have_count(1)
+    expect(graph.get_by_role("status")).to_contain_text(re.compile(r"found: 9\d\.\d %"))
+    assert "q=RECOMMENDATIONS" in page.url
+
+
+def test_a_flame_graph_of_one_endpoint(page: Page, story: Story) -> None:
+    page.goto(story.at("gil", story.before, group="shop"))
+    graph = flame_graph(page)
+    graph.get_by_label("Endpoint").select_option("/")
+    expect(call(graph, "score")).to_have_count(0)
+    expect(call(graph, "respond")).to_have_count(1)
+    assert "endpoint=%2F" in page.url
+    page.reload()
+    expect(graph.get_by_label("Endpoint")).to_have_value("/")
+    # A range without this endpoint keeps the choice, and says that nobody waited.
+    page.goto(story.at("gil", story.before, group=HOSTILE, endpoint="/"))
+    expect(graph).to_contain_text("No thread waited")
+    expect(graph.get_by_label("Endpoint")).to_have_value("/")
+
+
+def test_the_flame_graph_of_an_earlier_range_lies_below(page: Page, story: Story) -> None:
+    before = story.row("a", story.before)
+    page.goto(story.at("gil", story.after, group="shop", before=before))
+    after, earlier = (
+        flame_graph(page).get_by_role("group", name=f"Flame graph: {name}")
+        for name in ("After", "Before: a")
+    )
+    for graph in (after, earlier):
+        expect(call(graph, "score (")).to_have_count(1)
+    # Before, others waited much longer for the line, so the other endpoint had a smaller share.
+    shares = [
+        width(call(graph, "/").last) / width(call(graph, "all")) for graph in (after, earlier)
+    ]
+    assert shares[0] > 2 * shares[1]
+    flame_graph(page).get_by_label("Search").fill("recommendations")
+    expect(flame_graph(page).locator(".call.found")).to_have_count(2)
+    call(after, "score (").click()
+    expect(call(after, "(handoff)")).to_have_count(0)
+    expect(call(earlier, "(handoff)")).to_have_count(1)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_text_of_a_flame_graph_can_be_read(page: Page, story: Story, theme: str) -> None:
+    page.goto(story.at("gil", story.before))
+    page.get_by_label("Colours").select_option(theme)
+    graph = flame_graph(page)
+    expect(call(graph, "score")).to_have_count(1)
+    for each in graph.locator(".call").filter(has=page.locator("text")).all():
+        colours = each.evaluate(
+            "call => ['text', 'rect'].map(name => getComputedStyle(call.querySelector(name)).fill)"
+        )
+        assert chromium.contrast(*colours) >= 4.5, colours
 
 
 def test_who_holds_the_gil_and_the_longest_holds_with_their_stack(page: Page, story: Story) -> None:

@@ -42,6 +42,7 @@ def test_answers_have_the_types_of_the_model(tmp_path: Path) -> None:
             "LifecycleAnswer": recorder.ask(f"lifecycle?{span}&limit=20"),
             "GcAnswer": recorder.ask(f"gc?{span}&limit=20"),
             "Holders": recorder.ask(f"holders?{span}"),
+            "Flame": recorder.ask(f"flame_graph?{span}"),
             "Comparison": recorder.ask(f"compare?row={row}"),
         }
     finally:

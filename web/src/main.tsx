@@ -9,6 +9,7 @@ import "./style/base.css";
 import "./style/frame.css";
 import "./style/cards.css";
 import "./style/charts.css";
+import "./style/flame.css";
 import "./style/tables.css";
 import "./style/help.css";
 import "./style/phone.css";

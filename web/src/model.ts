@@ -2,6 +2,7 @@
 // from 0 to 1.
 
 import type { GcEvent, Lifecycle, SlowRequest } from "./events";
+import type { Frame } from "./frames";
 
 export interface Quantiles {
   count: number;
@@ -272,10 +273,7 @@ export interface Hold extends ProcessName {
 }
 
 /** The time that threads waited while others executed a line. A row without a file has no line. */
-export interface LineRow {
-  function: string;
-  file: string;
-  line: number;
+export interface LineRow extends Frame {
   endpoint: string;
   waited: number;
 }
@@ -289,4 +287,24 @@ export interface Holders {
   interpreters: InterpreterRow[];
   lines: LineRow[];
   holds: Hold[];
+}
+
+/** A call of a flame graph; its caller comes before it. */
+export interface CallRow extends Frame {
+  /** The index of the caller; null for the outermost call. */
+  caller: number | null;
+  waited: number;
+  self: number;
+  /** Callees that are too small for a call of their own, and what is waited in them. */
+  small: number;
+  small_waited: number;
+}
+
+/** The calls during which other threads waited. */
+export interface Flame {
+  seconds: number;
+  /** Whether the processes report callers of lines. */
+  has_stacks: boolean;
+  endpoints: { name: string; waited: number }[];
+  calls: CallRow[];
 }

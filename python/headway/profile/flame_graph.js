@@ -2,9 +2,10 @@
 // script.
 (() => {
   'use strict';
+  // FUNCTIONS of flame_calls.js
   const root = document.currentScript.ownerSVGElement;
   const WIDTH = Number(root.dataset.width), LEFT = Number(root.dataset.left);
-  const CHARACTER = Number(root.dataset.character), LEAST_LABEL = 3;
+  const CHARACTER = Number(root.dataset.character);
   const SVG = 'http://www.w3.org/2000/svg', XHTML = 'http://www.w3.org/1999/xhtml';
 
   // A call of each section, with its place in the drawing that the file has.
@@ -15,6 +16,7 @@
       const call = {
         group, rect, text: group.querySelector('text'), children: [],
         title: group.querySelector('title').textContent, label: group.dataset.label,
+        name: group.querySelector('title').textContent.split('\n')[0],
         x: Number(rect.getAttribute('x')), width: Number(rect.getAttribute('width')),
         waited: Number(group.dataset.ns), parent: calls[group.dataset.parent],
       };
@@ -25,40 +27,18 @@
     return {element, calls, zoomed: calls[0]};
   });
 
-  const columns = character => (character.codePointAt(0) < 0x1100 ? 1 : 2);
-
-  const fitted = (label, width) => {
-    const room = Math.floor((width - 6) / CHARACTER);
-    if (room < LEAST_LABEL) return '';
-    let used = 0, kept = '';
-    for (const character of label) {
-      used += columns(character);
-      if (used > room) return [...kept].slice(0, -1).join('') + '~';
-      kept += character;
-    }
-    return kept;
-  };
-
-  const isWithin = (call, outer) => {
-    for (let each = call; each; each = each.parent) if (each === outer) return true;
-    return false;
-  };
-
   function zoom(section, target) {
     section.zoomed = target;
-    const scale = WIDTH / target.width;
     for (const call of section.calls) {
-      const outer = call !== target && isWithin(target, call);
-      const shown = outer || isWithin(call, target);
-      call.group.classList.toggle('gone', !shown);
-      call.group.classList.toggle('outer', outer);
-      if (!shown) continue;
-      const x = outer ? LEFT : LEFT + (call.x - target.x) * scale;
-      const width = outer ? WIDTH : call.width * scale;
+      const place = placed(call, target, LEFT, WIDTH);
+      call.group.classList.toggle('gone', !place);
+      call.group.classList.toggle('outer', Boolean(place?.outer));
+      if (!place) continue;
+      const {x, width} = place;
       call.rect.setAttribute('x', x);
       call.rect.setAttribute('width', width);
       let text = call.text;
-      const label = fitted(call.label, width);
+      const label = fitted(call.label, Math.floor((width - 6) / CHARACTER));
       if (!text && label) {
         text = call.text = document.createElementNS(SVG, 'text');
         text.setAttribute('y', Number(call.rect.getAttribute('y')) + Number(root.dataset.baseline));
@@ -72,29 +52,22 @@
     reset.classList.toggle('gone', sections.every(each => each.zoomed === each.calls[0]) && !input.value);
   }
 
-  function search() {
-    const wanted = input.value.toLowerCase();
+  function show() {
     const said = [];
     for (const section of sections) {
-      let found = 0;
-      section.element.classList.toggle('searched', wanted !== '');
-      for (const call of section.calls) {
-        const matches = wanted !== '' && call.parent && call.title.split('\n')[0].toLowerCase().includes(wanted);
-        call.group.classList.toggle('found', Boolean(matches));
-        // A call within a call that matches counts once.
-        call.counted = matches || Boolean(call.parent?.counted);
-        if (matches && !call.parent.counted) found += call.waited;
-      }
-      const all = section.calls[0].waited;
-      said.push(`${section.element.dataset.side} ${(100 * found / all).toFixed(1)} %`);
+      const {found, waited} = search(section.calls, input.value);
+      section.element.classList.toggle('searched', input.value !== '');
+      for (const call of section.calls) call.group.classList.toggle('found', found.has(call));
+      const share = (100 * waited) / section.calls[0].waited;
+      said.push(`${section.element.dataset.side} ${share.toFixed(1)} %`);
     }
-    result.textContent = wanted ? `found: ${said.join(', ')}` : '';
-    reset.classList.toggle('gone', sections.every(each => each.zoomed === each.calls[0]) && !wanted);
+    result.textContent = input.value ? `found: ${said.join(', ')}` : '';
+    reset.classList.toggle('gone', sections.every(each => each.zoomed === each.calls[0]) && !input.value);
   }
 
   function resetAll() {
     input.value = '';
-    search();
+    show();
     for (const section of sections) zoom(section, section.calls[0]);
   }
 
@@ -102,15 +75,6 @@
   function focus(section, call) {
     for (const each of section.calls) each.group.setAttribute('tabindex', each === call ? '0' : '-1');
     call.group.focus();
-  }
-
-  function neighbour(call, step) {
-    const shown = call.parent?.children.filter(each => !each.group.classList.contains('gone')) ?? [];
-    return shown[shown.indexOf(call) + step];
-  }
-
-  function largest(call) {
-    return call.children.reduce((best, each) => (best && best.width >= each.width ? best : each), undefined);
   }
 
   const controls = document.createElementNS(SVG, 'foreignObject');
@@ -137,7 +101,7 @@
   reset.setAttribute('tabindex', '0');
   if (sections.length) root.append(controls, result, reset);
 
-  input.addEventListener('input', search);
+  input.addEventListener('input', show);
   reset.addEventListener('click', resetAll);
   reset.addEventListener('keydown', event => event.key === 'Enter' && resetAll());
   document.addEventListener('keydown', event => event.key === 'Escape' && resetAll());
@@ -149,11 +113,9 @@
       call.group.addEventListener('click', () => zoom(section, call));
       call.group.addEventListener('keydown', event => {
         if (event.key === 'Enter' || event.key === ' ') zoom(section, call);
-        const next = {
-          ArrowUp: call.parent, ArrowDown: largest(call),
-          ArrowLeft: neighbour(call, -1), ArrowRight: neighbour(call, 1),
-        }[event.key];
-        if (next && !next.group.classList.contains('gone')) focus(section, next);
+        const isShown = each => !each.group.classList.contains('gone');
+        const next = reached(call, event.key, isShown);
+        if (next && isShown(next)) focus(section, next);
         if (['Enter', ' '].includes(event.key) || event.key.startsWith('Arrow')) event.preventDefault();
       });
     }

@@ -30,7 +30,10 @@ def _read(name: str) -> str:
 
 
 STYLE = _read("flame_graph.css")
-SCRIPT = _read("flame_graph.js")
+# The dashboard imports the functions; a drawing has one script.
+SCRIPT = _read("flame_graph.js").replace(
+    "  // FUNCTIONS of flame_calls.js\n", _read("flame_calls.js").replace("export ", "")
+)
 
 NS = 1e9
 WIDTH, MARGIN = 1200, 14

@@ -2,7 +2,7 @@
 // GIL's time divides, and which threads hold it.
 
 import { useMemo } from "preact/hooks";
-import { go, look, selectionParameters } from "../address";
+import { go, look } from "../address";
 import { useAnswer } from "../answers";
 import { DistributionChart, type Layer } from "../charts/distribution";
 import { LineKey } from "../charts/key";
@@ -17,7 +17,7 @@ import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { Holders } from "./holders";
 import { overTime } from "./over_time";
-import { asked, type PageProps } from "./props";
+import { asked, askedOf, type PageProps } from "./props";
 
 /** The histogram of a range without samples. */
 const EMPTY: Histogram = {
@@ -137,12 +137,7 @@ function beforeParameters(before: Row | null, metric: Shown): [string, string][]
       ["from", "-1"],
       ["metric", metric],
     ];
-  return [
-    ["from", before.from.toFixed(3)],
-    ["to", before.to.toFixed(3)],
-    ...selectionParameters(before.selection),
-    ["metric", metric],
-  ];
+  return [...askedOf(before), ["metric", metric]];
 }
 
 const NONE =

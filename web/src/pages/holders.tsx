@@ -2,32 +2,23 @@
 // holder's Python stack.
 
 import type { Address } from "../address";
-import { selectionParameters } from "../address";
 import { useAnswer } from "../answers";
 import { parseRow } from "../comparison";
 import * as format from "../format";
+import { place } from "../frames";
 import { beside } from "../lines";
 import type { Holders as Answered } from "../model";
 import { refreshSeconds } from "../range";
 import { Trouble, Waiting } from "../trouble";
 import { Bar, Figures } from "./figures";
-import { asked } from "./props";
+import { asked, askedOf } from "./props";
+import { Waits } from "./waits";
 
 export function Holders({ address }: { address: Address }) {
   const every = refreshSeconds(address.range);
   const answer = useAnswer<Answered>("holders", asked(address), every && Math.max(3, every));
   const before = parseRow(address.view.before ?? "");
-  const earlier = useAnswer<Answered>(
-    "holders",
-    before
-      ? [
-          ["from", before.from.toFixed(3)],
-          ["to", before.to.toFixed(3)],
-          ...selectionParameters(before.selection),
-        ]
-      : [["from", "-1"]],
-    null,
-  );
+  const earlier = useAnswer<Answered>("holders", before ? askedOf(before) : [["from", "-1"]], null);
   if (!answer.data) return <Waiting answer={answer} />;
   const { gils, threads, endpoints, interpreters, holds } = answer.data;
   const held = threads.reduce((sum, thread) => sum + thread.held, 0);
@@ -36,6 +27,7 @@ export function Holders({ address }: { address: Address }) {
     <>
       <Trouble answers={before ? [answer, earlier] : [answer]} />
       <Lines now={answer.data} before={before && !earlier.stale ? earlier.data : null} />
+      <Waits address={address} />
       <Figures
         title="GILs"
         rows={gils}
@@ -126,7 +118,7 @@ function Lines({ now, before }: { now: Answered; before: Answered | null }) {
       rows={rows}
       name={(line) => (
         <>
-          {line.function} {line.file && <small>{`${line.file}:${line.line}`}</small>}
+          {line.function} {line.file && <small>{`(${place(line)})`}</small>}
         </>
       )}
       id={(line) => line.key}
