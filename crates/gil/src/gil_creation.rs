@@ -39,10 +39,10 @@ pub fn saw_init(cond: usize) {
 /// `pthread_cond_destroy` runs at `cond`. CPython up to 3.15 destroys only some GILs; see
 /// `interpreters::match_interpreters`. The caller is the last thread that uses the GIL.
 pub fn saw_destroy(cond: usize) {
-    if let Some((gil, Role::Cond)) = gils::find(cond)
-        && let Some(process) = counters::of_this_process()
-    {
-        gils::close_ended(gil, process);
+    if let Some((gil, Role::Cond)) = gils::find(cond) {
+        if let Some(process) = counters::of_this_process() {
+            gils::close_ended(gil, process);
+        }
     }
 }
 

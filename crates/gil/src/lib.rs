@@ -177,11 +177,11 @@ pub fn switch_interval_ns() -> Option<u64> {
 /// is made without it.
 pub fn match_interpreters(existing: &[(usize, i64)]) {
     names::keep_only(existing);
-    if let Some(process) = counters::of_this_process()
-        && is_installed()
-    {
-        interpreters::match_interpreters(existing, process);
-        counters::aggregation::aggregate_if_many(process);
+    if let Some(process) = counters::of_this_process() {
+        if is_installed() {
+            interpreters::match_interpreters(existing, process);
+            counters::aggregation::aggregate_if_many(process);
+        }
     }
 }
 

@@ -90,10 +90,10 @@ fn gc_watch<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'p
 /// at each pass.
 fn note_pass<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'py>> {
     let py = this.py();
-    if let [phase, info] = arguments
-        && capsule::value::<Watcher>(this).and_then(|watcher| watcher.note(phase, info)).is_err()
-    {
-        clear_raised(py);
+    if let [phase, info] = arguments {
+        if capsule::value::<Watcher>(this).and_then(|watcher| watcher.note(phase, info)).is_err() {
+            clear_raised(py);
+        }
     }
     Ok(Object::none(py))
 }

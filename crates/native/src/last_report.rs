@@ -314,9 +314,8 @@ fn report(prepared: &Prepared) {
         libc::close(copy);
         child > 0 && wait_for(child as libc::pid_t)
     };
-    if let Some(ledger) = &prepared.ledger
-        && (reported || !prepared.keep_ledger)
-    {
+    let unneeded = prepared.ledger.as_ref().filter(|_| reported || !prepared.keep_ledger);
+    if let Some(ledger) = unneeded {
         // SAFETY: a C string. The file may be gone already.
         unsafe { libc::unlink(ledger.as_ptr()) };
     }

@@ -60,10 +60,10 @@ impl Simulation {
     pub(super) fn plan_compute(&mut self, id: TaskId) {
         let task = &mut self.tasks[id];
         task.left_ns = task.compute_left_ns;
-        if let Some(gil) = task.setting.gil
-            && self.gils[gil].drop_is_due()
-        {
-            task.left_ns = task.left_ns.min(self.gils[gil].check_left_ns);
+        if let Some(gil) = task.setting.gil {
+            if self.gils[gil].drop_is_due() {
+                task.left_ns = task.left_ns.min(self.gils[gil].check_left_ns);
+            }
         }
     }
 

@@ -180,11 +180,11 @@ impl Simulation {
     fn handle(&mut self, kind: EventKind) {
         match kind {
             EventKind::StageOver { core, plan } => {
-                if self.cores[core].plan == plan
-                    && let Some(current) = self.cores[core].current
-                {
-                    self.account(core);
-                    self.advance(current);
+                if self.cores[core].plan == plan {
+                    if let Some(current) = self.cores[core].current {
+                        self.account(core);
+                        self.advance(current);
+                    }
                 }
             }
             EventKind::Timer { task, timer } => {

@@ -89,12 +89,11 @@ pub fn prepare(process: &ProcessCounters) {
     }
     let first = PREPARED.load(Relaxed);
     let end = (first + STOCK).min(ROWS as u32);
-    if let Some(rows) = process.threads.get(first as usize..end as usize)
-        && !rows.is_empty()
-        && mapping::reserve(rows.as_ptr().cast(), size_of_val(rows))
-    {
-        PREPARED.store(end, Relaxed);
-        (first..end).rev().for_each(push);
+    if let Some(rows) = process.threads.get(first as usize..end as usize) {
+        if !rows.is_empty() && mapping::reserve(rows.as_ptr().cast(), size_of_val(rows)) {
+            PREPARED.store(end, Relaxed);
+            (first..end).rev().for_each(push);
+        }
     }
     PREPARING.store(0, Release);
 }

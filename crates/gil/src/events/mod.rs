@@ -60,17 +60,16 @@ pub fn timed_wait_began(
     now_ns: u64,
 ) -> u64 {
     locked.in_timed_wait += 1;
-    if let Some((row, counters)) = rows::of_this_thread(gil, process)
-        && row != gil.unmeasured.load(Relaxed)
-        && counters.wait_began_ns.load(Relaxed) == 0
-    {
-        let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
-        if profile::is_on() {
-            profile::on_wait(gil, locked, row, began_ns, now_ns);
+    if let Some((row, counters)) = rows::of_this_thread(gil, process) {
+        if row != gil.unmeasured.load(Relaxed) && counters.wait_began_ns.load(Relaxed) == 0 {
+            let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
+            if profile::is_on() {
+                profile::on_wait(gil, locked, row, began_ns, now_ns);
+            }
+            counters.wait_began_ns.store(began_ns, Relaxed);
+            locked.waiters += 1;
+            trace::record(Kind::Wait, &gil.serial, counters, began_ns);
         }
-        counters.wait_began_ns.store(began_ns, Relaxed);
-        locked.waiters += 1;
-        trace::record(Kind::Wait, &gil.serial, counters, began_ns);
     }
     locked.switch_number
 }
@@ -119,10 +118,10 @@ pub fn timed_wait_ended(
     locked.requested_last_ns = now_ns;
     locked.requested_early |= outcome == Outcome::RequestedEarly;
     add(&gil.counters().drop_requests, 1);
-    if trace::is_on()
-        && let Some((_, counters)) = rows::of_this_thread(gil, process)
-    {
-        trace::record(Kind::DropRequest, &gil.serial, counters, now_ns);
+    if trace::is_on() {
+        if let Some((_, counters)) = rows::of_this_thread(gil, process) {
+            trace::record(Kind::DropRequest, &gil.serial, counters, now_ns);
+        }
     }
 }
 
@@ -160,12 +159,11 @@ pub fn take(
     let serial = &gil.serial;
     let mut wait_began_ns = taker.wait_began_ns.load(Relaxed);
     let was_seen = wait_began_ns != 0;
-    if !was_seen
-        && row != gil.unmeasured.load(Relaxed)
-        && let Some(began_ns) = mutex_wait_began_ns(gil)
-    {
-        wait_began_ns = began_ns;
-        trace::record(Kind::Wait, serial, taker, began_ns);
+    if !was_seen && row != gil.unmeasured.load(Relaxed) {
+        if let Some(began_ns) = mutex_wait_began_ns(gil) {
+            wait_began_ns = began_ns;
+            trace::record(Kind::Wait, serial, taker, began_ns);
+        }
     }
     let contended = wait_began_ns != 0;
     if profile::is_on() {
@@ -267,12 +265,12 @@ pub fn forced_wait(
     began_ns: u64,
     now_ns: u64,
 ) {
-    if let Some((row, counters)) = rows::of_this_thread(gil, process)
-        && row != gil.unmeasured.load(Relaxed)
-    {
-        counters.count_forced_wait(now_ns.saturating_sub(began_ns));
-        let serial = &gil.serial;
-        trace::record(Kind::ForcedWait, serial, counters, began_ns);
-        trace::record(Kind::ForcedWaitEnded, serial, counters, now_ns);
+    if let Some((row, counters)) = rows::of_this_thread(gil, process) {
+        if row != gil.unmeasured.load(Relaxed) {
+            counters.count_forced_wait(now_ns.saturating_sub(began_ns));
+            let serial = &gil.serial;
+            trace::record(Kind::ForcedWait, serial, counters, began_ns);
+            trace::record(Kind::ForcedWaitEnded, serial, counters, now_ns);
+        }
     }
 }

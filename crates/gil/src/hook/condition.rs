@@ -88,15 +88,15 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
         Some((gil, Role::Cond)) => {
             let was_open = gil.life.load(Relaxed) == life::OPEN;
             // If a drop is the first event, the counters open after it.
-            if let Some(process) = open_gil(gil, Some(now_ns))
-                && was_open
-            {
-                // SAFETY: drop_gil signals cond with the GIL's mutex held.
-                unsafe {
-                    gil.event(epoch, |locked| {
-                        events::signal(gil, locked, process, gil.time_of_event_ns(now_ns));
-                    })
-                };
+            if let Some(process) = open_gil(gil, Some(now_ns)) {
+                if was_open {
+                    // SAFETY: drop_gil signals cond with the GIL's mutex held.
+                    unsafe {
+                        gil.event(epoch, |locked| {
+                            events::signal(gil, locked, process, gil.time_of_event_ns(now_ns));
+                        })
+                    };
+                }
             }
         }
         None => learning::saw_signal(cond as usize),

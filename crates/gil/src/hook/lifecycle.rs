@@ -74,13 +74,13 @@ unsafe extern "C-unwind" fn thread_create(
                 *mut c_void,
             ) -> c_int
     );
-    if installation::is_installed()
-        && let Some(process) = counters::of_this_process()
-    {
-        preserving_errno(|| {
-            free_list::prepare(process);
-            kernel_hints::take_back_from_this_thread(rows::rows_of_this_thread());
-        });
+    if installation::is_installed() {
+        if let Some(process) = counters::of_this_process() {
+            preserving_errno(|| {
+                free_list::prepare(process);
+                kernel_hints::take_back_from_this_thread(rows::rows_of_this_thread());
+            });
+        }
     }
     let started = thread_start::inherit(start, argument);
     // SAFETY: the caller's own call, except that the thread first runs `thread_start`.

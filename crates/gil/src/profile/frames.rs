@@ -425,10 +425,10 @@ unsafe fn call_of<M: Memory>(
     unsafe {
         // The first field of a frame comes first, so that a block that begins with it has the rest.
         let code = memory.get::<usize>(frame + layout.frame_code)? & !TAG_BITS;
-        if let Some((owner, without_code)) = layout.frame_owner
-            && memory.get::<u8>(frame + owner)? >= without_code
-        {
-            return Some(None);
+        if let Some((owner, without_code)) = layout.frame_owner {
+            if memory.get::<u8>(frame + owner)? >= without_code {
+                return Some(None);
+            }
         }
         let instruction: usize = if layout.instruction_is_index {
             memory.get::<i32>(frame + layout.frame_instruction)? as isize as usize

@@ -121,24 +121,24 @@ pub fn take() -> Option<Growth> {
 
 /// Clears the tables if they are nearly full and a reporter reads them.
 pub fn make_room() {
-    if is_read()
-        && !is_asked_for()
-        && let Some(store) = recording::present().filter(|store| store.is_nearly_full())
-        && let Some(reading) = reading().as_mut()
-    {
-        reading.gather(store, false);
+    if is_read() && !is_asked_for() {
+        if let Some(store) = recording::present().filter(|store| store.is_nearly_full()) {
+            if let Some(reading) = reading().as_mut() {
+                reading.gather(store, false);
+            }
+        }
     }
 }
 
 /// Keeps what was charged, for the reader if there is one. No event is charged any more, and the
 /// caller clears the store.
 pub(super) fn keep_rest(store: &Store) {
-    if is_read()
-        && let Some(reading) = reading().as_mut()
-    {
-        reading.gather(store, true);
-        reading.forget_tables();
-        (reading.handoff.read_ns, reading.not_recorded.read_ns) = (0, 0);
+    if is_read() {
+        if let Some(reading) = reading().as_mut() {
+            reading.gather(store, true);
+            reading.forget_tables();
+            (reading.handoff.read_ns, reading.not_recorded.read_ns) = (0, 0);
+        }
     }
 }
 

@@ -103,10 +103,10 @@ pub(super) fn begin(store: &'static Store) {
 
 /// Ends the profile. Async-signal-safe. Running events may still be charged.
 pub(super) fn end(now_ns: u64) {
-    if !STORE.swap(std::ptr::null_mut(), AcqRel).is_null()
-        && let Some(store) = last()
-    {
-        store.ended_ns.store(now_ns, Relaxed);
+    if !STORE.swap(std::ptr::null_mut(), AcqRel).is_null() {
+        if let Some(store) = last() {
+            store.ended_ns.store(now_ns, Relaxed);
+        }
     }
 }
 

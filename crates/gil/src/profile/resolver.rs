@@ -64,9 +64,8 @@ impl<'a> Resolver<'a> {
         if node == EMPTY_STACK {
             return stack;
         }
-        while let Some((parent, code, offset)) = self.store.node(node)
-            && stack.len() < frames::DEPTH
-        {
+        while stack.len() < frames::DEPTH {
+            let Some((parent, code, offset)) = self.store.node(node) else { break };
             stack.push(self.frame_of(code, offset));
             node = parent;
         }

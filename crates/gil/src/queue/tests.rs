@@ -429,9 +429,8 @@ impl Gil {
     }
 
     fn forced_wait(&self, switch_lock: MutexGuard<'_, ()>) {
-        if self.installed.load(SeqCst)
-            && let Some(seen) = self.switch.takes()
-        {
+        let seen = if self.installed.load(SeqCst) { self.switch.takes() } else { None };
+        if let Some(seen) = seen {
             drop(switch_lock);
             self.switch.wait(seen, thread_rng().gen_range(0..2));
         } else {

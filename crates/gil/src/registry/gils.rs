@@ -91,10 +91,10 @@ pub fn add(addresses: Addresses, interpreter_id: i64) -> Option<&'static Gil> {
     if gil.life.load(Relaxed) == life::OPEN {
         close_ended(gil, counters::of_this_process()?);
     }
-    if gil.life.load(Relaxed) == life::CLOSED
-        && let Some(process) = counters::of_this_process()
-    {
-        aggregation::aggregate_gil(process, gil.index);
+    if gil.life.load(Relaxed) == life::CLOSED {
+        if let Some(process) = counters::of_this_process() {
+            aggregation::aggregate_gil(process, gil.index);
+        }
     }
     gil.serial.store(0, Relaxed);
     gil.interpreter.store(addresses.interpreter().unwrap_or(0), Relaxed);

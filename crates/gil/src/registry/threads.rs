@@ -199,12 +199,12 @@ pub fn with_native_id(native_id: u32, _: &RegistryGuard) -> Option<&'static Thre
 
 /// Stores the name of a thread that no hook has seen, if there is room.
 pub fn store_name(native_id: u32, name: &[u8], _: &RegistryGuard) {
-    if UNSEEN.load(Relaxed) < UNSEEN_LIMIT
-        && let Some(thread) = take_entry(native_id)
-    {
-        thread.name.set(name);
-        thread.unseen.store(1, Release);
-        UNSEEN.fetch_add(1, Relaxed);
+    if UNSEEN.load(Relaxed) < UNSEEN_LIMIT {
+        if let Some(thread) = take_entry(native_id) {
+            thread.name.set(name);
+            thread.unseen.store(1, Release);
+            UNSEEN.fetch_add(1, Relaxed);
+        }
     }
 }
 

@@ -39,11 +39,12 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
         name_gil(gil.serial.load(Relaxed), gil.interpreter_id.load(Relaxed), &gil.name);
     }
     let main = gils::main();
-    if let Some(process) = counters::of_this_process()
-        && main.life.load(Relaxed) == life::OPEN
-        && let Some((_, counters)) = rows::of_this_thread(main, process)
-    {
-        record(Kind::Held, &main.serial, counters, now_ns);
+    if let Some(process) = counters::of_this_process() {
+        if main.life.load(Relaxed) == life::OPEN {
+            if let Some((_, counters)) = rows::of_this_thread(main, process) {
+                record(Kind::Held, &main.serial, counters, now_ns);
+            }
+        }
     }
     Ok(())
 }

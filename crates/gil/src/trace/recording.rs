@@ -70,10 +70,10 @@ pub(super) unsafe fn begin(memory: *mut Head) {
 
 /// Ends the trace. Async-signal-safe. Running events may still be recorded.
 pub(super) fn end() {
-    if !RING.swap(std::ptr::null_mut(), AcqRel).is_null()
-        && let Some(ring) = last()
-    {
-        ring.head().ended_ns.store(now_ns(), Relaxed);
+    if !RING.swap(std::ptr::null_mut(), AcqRel).is_null() {
+        if let Some(ring) = last() {
+            ring.head().ended_ns.store(now_ns(), Relaxed);
+        }
     }
 }
 

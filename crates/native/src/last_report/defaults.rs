@@ -51,12 +51,11 @@ unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, old: *mut A
     // SAFETY: the caller's own call, except for the action.
     let result = unsafe { real(signal, given, old) };
     // SAFETY: null, or the caller's memory, which the call filled.
-    if let Some(old) = unsafe { old.as_mut() }
-        && result == 0
-        && is_on_signal(old)
-    {
-        // SAFETY: zero bytes are the default action, with no flags and an empty mask.
-        *old = unsafe { std::mem::zeroed() };
+    if let Some(old) = unsafe { old.as_mut() } {
+        if result == 0 && is_on_signal(old) {
+            // SAFETY: zero bytes are the default action, with no flags and an empty mask.
+            *old = unsafe { std::mem::zeroed() };
+        }
     }
     result
 }

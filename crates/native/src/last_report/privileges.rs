@@ -97,14 +97,14 @@ fn identity(fd: c_int) -> Option<(u64, u64)> {
 
 fn open_both() {
     // SAFETY: null, or a leaked value that never changes.
-    if let Some(paths) = unsafe { PATHS.load(Acquire).as_ref() }
-        && may_report()
-    {
-        if let Some(json) = &paths.json {
-            JSON.open(json, libc::O_WRONLY | libc::O_CREAT);
-        }
-        if let Some(folder) = &paths.folder {
-            FOLDER.open(folder, libc::O_PATH | libc::O_DIRECTORY);
+    if let Some(paths) = unsafe { PATHS.load(Acquire).as_ref() } {
+        if may_report() {
+            if let Some(json) = &paths.json {
+                JSON.open(json, libc::O_WRONLY | libc::O_CREAT);
+            }
+            if let Some(folder) = &paths.folder {
+                FOLDER.open(folder, libc::O_PATH | libc::O_DIRECTORY);
+            }
         }
     }
 }

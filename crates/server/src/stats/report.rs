@@ -82,10 +82,10 @@ impl ServerReport {
 
     fn endpoint(&self, place: usize, entry: &Entry) -> EndpointKey {
         let group = self.interpreters.get(place).map_or("", |it| &it.group).to_owned();
-        if entry.route != Route::NONE
-            && let Some(name) = self.counters.routes.name(entry.route)
-        {
-            return EndpointKey { name: (*name).into(), is_route: true, group };
+        if entry.route != Route::NONE {
+            if let Some(name) = self.counters.routes.name(entry.route) {
+                return EndpointKey { name: (*name).into(), is_route: true, group };
+            }
         }
         let name = match entry.kind {
             RowKind::Path => endpoint_of(&entry.name),

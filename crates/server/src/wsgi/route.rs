@@ -129,11 +129,12 @@ impl RouteFinder {
         routes: &Routes,
     ) -> PyResult<Route> {
         let environ = probe.environ.get(py);
-        if probe.has_more_items(py)
-            && let Some(name) =
+        if probe.has_more_items(py) {
+            if let Some(name) =
                 environ.get_item(self.headway_route.get(py))?.filter(Object::is_exact_text)
-        {
-            return self.number_of(&name, name.as_text()?, routes);
+            {
+                return self.number_of(&name, name.as_text()?, routes);
+            }
         }
         let rule = self.rule_of_framework(py, probe, iterable)?;
         let Some(name) = rule.filter(Object::is_exact_text) else { return Ok(Route::NONE) };
@@ -159,10 +160,10 @@ impl RouteFinder {
             return attribute(request.get(py), &self.url_rule)?
                 .map_or(Ok(None), |rule| attribute(&rule, &self.rule));
         }
-        if probe.has_more_items(py)
-            && let Some(route) = probe.environ.get(py).get_item(self.bottle_route.get(py))?
-        {
-            return attribute(&route, &self.rule);
+        if probe.has_more_items(py) {
+            if let Some(route) = probe.environ.get(py).get_item(self.bottle_route.get(py))? {
+                return attribute(&route, &self.rule);
+            }
         }
         iterable.map_or(Ok(None), |iterable| self.rule_of_django(iterable))
     }
