@@ -57,7 +57,7 @@ step 'pip install of the wheel' "$app/bin/pip" install --no-index --disable-pip-
 [ -f "$app"/lib/python3*/site-packages/headway_follow.pth ] || fail "the .pth file is missing"
 step 'headway run: the first report' report
 grep -Eq '^MainThread +[23][0-9][0-9] ms ' "$log" || { cat "$log" >&2; fail "the report lacks the wait of 300 ms"; }
-sed -n '/^thread /,/^$/s/^/    /p' "$log"
+sed -n '/^thread /,/^$/{/./s/^/    /p}' "$log"
 step 'headway serve, one request, and its end' serve
 grep -q '^hello$' "$log" || { cat "$log" >&2; fail "the server did not answer"; }
 sed -n '/listening/s/^/    /p' "$log"
