@@ -24,7 +24,7 @@ from importlib.metadata import files
 from pathlib import Path
 from typing import NamedTuple
 
-# What the script that pip writes for a command does.
+# The same calls as in the script that pip writes for a command.
 HEADWAY_RUN = ("-c", "import sys; from headway.cli import main; sys.exit(main())", "run")
 PAIRS = 100
 QUICK_PAIRS = 5

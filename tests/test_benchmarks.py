@@ -68,7 +68,7 @@ def test_a_benchmark_of_the_profile_measures(
 @pytest.mark.serial
 @pytest.mark.slow("tunes a server for some seconds")
 def test_the_benchmark_of_tune_knows_the_answer(tmp_path: Path) -> None:
-    """Whatever the machine does meanwhile: nobody waits for the GIL, so nothing can win."""
+    """Nobody waits for the GIL, so nothing can win, however busy the machine is."""
     file = tmp_path / "results.json"
     short = ("--rounds", "1", "--seconds", "8", "--service", "waiting")
     result = python(BENCH / "tune.py", *short, "--json", file)

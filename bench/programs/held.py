@@ -43,7 +43,7 @@ def spin(seconds: float) -> None:
 
 
 def answer() -> None:
-    """What an I/O-bound thread does between two sleeps."""
+    """The work of an I/O-bound thread between two sleeps."""
     sum(range(100))
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# So many units of work take about a millisecond.
+# The units of work that take about a millisecond.
 UNITS_PER_MS = 12
 STEPS = 8
 

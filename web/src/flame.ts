@@ -78,7 +78,7 @@ function figures(waited: number, whole: number): string {
 
 /**
  * The class of the colour of each file. The files of `alike` come first, so they have the colours
- * of that graph. Both lists begin with the file in whose code others waited longest.
+ * of that graph. Both lists begin with the file whose code made others wait longest.
  */
 export function kindsOf(rows: CallRow[], alike: CallRow[] = []): Map<string, string> {
   const files = new Set([...ranked(alike), ...ranked(rows)]);

@@ -210,7 +210,7 @@ impl Foreign {
         }
     }
 
-    /// Forgets all but the code objects: some frames are elsewhere than most, as those of generators.
+    /// Forgets all but the code objects. Some frames, as those of generators, are in `objects`.
     fn refresh_frames(&mut self) {
         self.frames.known = 0..0;
         self.objects[self.code_objects..].iter_mut().for_each(|block| block.known = 0..0);

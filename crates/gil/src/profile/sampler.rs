@@ -29,11 +29,12 @@ static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// A stack that is read at a drop that was asked for says where the thread computes, so looks are
 /// rare,
-const LOOK_NS: u64 = 4_000_000;
-/// except within this time after threads waited long for a holder that dropped the GIL by itself,
-const VOLUNTARY_NS: u64 = 1_000_000_000;
-/// unless only a reporter reads the profile, which goes on for the life of the process.
+const LOOK_NS: u64 = 10_000_000;
+/// except within this time after threads waited long for a holder that dropped the GIL by itself.
+const VOLUNTARY_NS: u64 = 100_000_000;
 const VOLUNTARY_LOOK_NS: u64 = 1_000_000;
+/// For a profile that only a reporter reads, which goes on for the life of the process.
+const REPORTED_LOOK_NS: u64 = 4_000_000;
 /// Looks without a thread that waits before the sampler sleeps.
 const IDLE_LOOKS: u32 = 8;
 /// A wake-up may be lost, since hooks do not order it.
@@ -58,8 +59,11 @@ pub fn run() {
         idle_looks = if reader.look() { 0 } else { idle_looks + 1 };
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
-            let is_soon = is_asked_for() && now_ns < reader.voluntary_ns + VOLUNTARY_NS;
-            let look_ns = if is_soon { VOLUNTARY_LOOK_NS } else { LOOK_NS };
+            let look_ns = match now_ns < reader.voluntary_ns + VOLUNTARY_NS {
+                true if is_asked_for() => VOLUNTARY_LOOK_NS,
+                true => REPORTED_LOOK_NS,
+                false => LOOK_NS,
+            };
             // The interval varies, so that no pattern of holds escapes.
             let interval_ns = look_ns * 3 / 4 + now_ns % (look_ns / 2);
             wakeup::pause(now_ns + interval_ns);

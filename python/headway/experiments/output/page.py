@@ -50,7 +50,7 @@ Shown = Sequence[tuple[Experiment, Results]]
 
 
 class Introduction(NamedTuple):
-    """What the page says before the experiments. `origin` is HTML."""
+    """The title of a page, and the text before its experiments. `origin` is HTML."""
 
     title: str
     origin: str
