@@ -152,10 +152,16 @@ def test_build_without_a_compiler(machine: Machine, tmp_path: Path) -> None:
     assert_one_line(machine.run("build", str(tmp_path / "venv")), 1, "cc", "build-essential")
 
 
-@pytest.mark.parametrize(("version", "code"), [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2)])
+@pytest.mark.parametrize(
+    ("version", "code"), [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2), ("3.13-x", 2)]
+)
 def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: int) -> None:
     assert_one_line(machine.run("get-pythons", version), code, version)
     assert os.listdir(machine.home) == []
+
+
+def test_a_part_that_the_test_of_aarch64_does_not_have(machine: Machine) -> None:
+    assert_one_line(machine.run("test-aarch64", "x"), 2, "'x'", "rust", "python")
 
 
 @pytest.mark.parametrize(
