@@ -194,7 +194,8 @@ def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> Non
 # `make wheels`.
 ALLOWED = re.compile(
     r"pip install (?:\.(?!\w)|'\.\[(?:bench|otlp|reload|top|\{extra\})\]'"
-    r"|(?:--no-cache-dir |')?(?:\./|/tmp/|/wheels/)(?:headway-|\*\.whl)|--python \{python\} mod_wsgi)"
+    r"|(?:--no-cache-dir |')?(?:\./|/tmp/|/wheels/)(?:headway-|\*\.whl)"
+    r"|--python \{python\} mod_wsgi)"
 )
 
 
