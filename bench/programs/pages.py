@@ -50,8 +50,11 @@ def compute_until_deadline() -> None:
 def gil_facts() -> dict[str, Any]:
     """How this process's GIL is scheduled; what its books say, unless this is plain python."""
     time.sleep(GIL_PAGE_S)
-    gil = sys.modules.get("headway.gil")
-    report = gil.snapshot().to_dict() if gil is not None and gil.is_installed() else None
+    report = None
+    if "headway.meter.engine" in sys.modules:
+        from headway import gil
+
+        report = gil.snapshot().to_dict() if gil.is_installed() else None
     return {
         "pid": os.getpid(),
         "switch_interval": sys.getswitchinterval(),
