@@ -66,7 +66,7 @@ PRESENT = Setting("interval", 0.005)
 POLICY = (PRESENT._replace(policy="priority"), PRESENT._replace(policy="deadline"))
 SHORT = (PRESENT._replace(switch_interval_s=0.0005),)
 POLICIES = ("interval", "priority", "deadline")
-INTERVALS_S = (PRESENT.switch_interval_s, SHORT.switch_interval_s)
+INTERVALS_S = (PRESENT.switch_interval_s, SHORT[0].switch_interval_s)
 
 
 class Service(NamedTuple):
