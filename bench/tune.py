@@ -36,6 +36,7 @@ from places import PROGRAMS
 
 from headway.experiments.claim import Statement
 from headway.experiments.processes import BenchmarkError
+from headway.tune.setting import SWITCH_INTERVALS_S, Setting
 
 NAME = "tune"
 BLOCK_S, WASHOUT_S = 2.0, 0.25
@@ -54,19 +55,10 @@ right: rounds with the known answer. time, rounds: until the end of the experime
 ratio: the winner's figure to that of the present setting, or that of the best candidate."""
 
 
-class Setting(NamedTuple):
-    policy: str
-    switch_interval_s: float
-
-    def __str__(self) -> str:
-        return f"{self.policy} {self.switch_interval_s * 1e3:g} ms"
-
-
-PRESENT = Setting("interval", 0.005)
+PRESENT = Setting("interval", SWITCH_INTERVALS_S[0])
 POLICY = (PRESENT._replace(policy="priority"), PRESENT._replace(policy="deadline"))
-SHORT = (PRESENT._replace(switch_interval_s=0.0005),)
+SHORT = (PRESENT._replace(switch_interval_s=SWITCH_INTERVALS_S[1]),)
 POLICIES = ("interval", "priority", "deadline")
-INTERVALS_S = (PRESENT.switch_interval_s, SHORT[0].switch_interval_s)
 
 
 class Service(NamedTuple):
@@ -78,7 +70,7 @@ class Service(NamedTuple):
     path: str
     best: tuple[Setting, ...] = ()
     policies: tuple[str, ...] = POLICIES
-    intervals_s: tuple[float, ...] = INTERVALS_S
+    intervals_s: tuple[float, ...] = SWITCH_INTERVALS_S
     threads: int = 4
     has_job: bool = False
     is_free_threaded: bool = False
@@ -86,8 +78,10 @@ class Service(NamedTuple):
 
 MIXED = Service(("/light 100", "/heavy 2"), 102, "/light")
 SERVICES = {
-    "mixed": MIXED._replace(best=POLICY, intervals_s=INTERVALS_S[:1]),
-    "job": Service(("/steps",), 100, "/steps", POLICY, POLICIES, INTERVALS_S[:1], has_job=True),
+    "mixed": MIXED._replace(best=POLICY, intervals_s=SWITCH_INTERVALS_S[:1]),
+    "job": Service(
+        ("/steps",), 100, "/steps", POLICY, POLICIES, SWITCH_INTERVALS_S[:1], has_job=True
+    ),
     "turns": MIXED._replace(best=SHORT, policies=POLICIES[:1]),
     "fixed": Service(("/work",), 30, "/work"),
     "waiting": Service(("/wait",), 100, "/wait", threads=8),

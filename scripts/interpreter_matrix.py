@@ -90,7 +90,7 @@ class Subject:
     folder: Path
 
     def run(self, *arguments: str | Path) -> str:
-        """What it printed. Raises `RefusedError` for exit status 1 or 2 with one line on stderr."""
+        """Returns stdout. Raises `RefusedError` for exit status 1 or 2 with one line on stderr."""
         done = subprocess.run(
             [self.program, *arguments],
             cwd=self.folder,

@@ -17,8 +17,8 @@ build_like() {  # NAME PREFIX
                 CFLAGS='-fstack-protector-strong -D_FORTIFY_SOURCE=2 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer'
                 LDFLAGS="-Wl,--strip-all -Wl,-rpath,$prefix/lib")
             ;;
-        # Fedora and RHEL: a shared library that calls its own functions directly. Without their LTO, as
-        # the former one has it.
+        # Fedora and RHEL: a shared library that calls its own functions directly. Without their LTO,
+        # which the build before this one has.
         fedora)
             options=(--enable-shared
                 CFLAGS='-O2 -fexceptions -fstack-protector-strong -fstack-clash-protection -fcf-protection -fno-semantic-interposition'
@@ -43,7 +43,7 @@ build_like() {  # NAME PREFIX
         now) options=(LDFLAGS='-Wl,-z,relro -Wl,-z,now') ;;
         # Functions of other libraries are called through their address, without a linkage table.
         no-plt) options=(CFLAGS='-fno-plt') ;;
-        # Alpine's C library. There are no libraries for it here, as above.
+        # Alpine's C library, for which there are no libraries here, and so no ssl, zlib and ctypes.
         musl)
             need=(musl)
             zig="$scripts/../.venvs/tools/bin/python-zig"

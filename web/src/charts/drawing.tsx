@@ -5,6 +5,7 @@
 import type { Ref } from "preact";
 import { useEffect, useImperativeHandle, useRef, useState } from "preact/hooks";
 import { useTheme } from "../theme";
+import { useWidth } from "./width";
 
 export interface Point {
   x: number;
@@ -43,19 +44,10 @@ export function Drawing(props: Props) {
   const { height, label, cursor, draw } = props;
   const holder = useRef<HTMLDivElement>(null);
   const element = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
+  const width = useWidth(holder);
   const [drag, setDrag] = useState<{ from: number; to: number } | null>(null);
   const theme = useTheme();
   useImperativeHandle(props.canvas ?? null, () => element.current, []);
-
-  useEffect(() => {
-    const place = holder.current;
-    if (!place) return;
-    const observer = new ResizeObserver(() => setWidth(place.clientWidth));
-    observer.observe(place);
-    setWidth(place.clientWidth);
-    return () => observer.disconnect();
-  }, []);
 
   useEffect(() => {
     const canvas = element.current;

@@ -2,11 +2,12 @@
 // Enter zooms, arrows go from call to call, Esc goes back. This file does not know where the calls
 // are from.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { fitted, placed, reached, search } from "../../../python/headway/profile/flame_calls.js";
 import { type FlameCall, flameCalls, kindsOf, legendOf } from "../flame";
 import { share } from "../format";
 import type { CallRow } from "../model";
+import { useWidth } from "./width";
 
 const CALL = 20;
 const BASELINE = 14;
@@ -26,22 +27,13 @@ interface Props {
 
 export function FlameGraph({ label, calls: rows, alike, wanted, stale }: Props) {
   const holder = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
+  const width = useWidth(holder);
   const [zoomed, zoom] = useState("");
   const [focused, setFocused] = useState("");
   const [pointed, setPointed] = useState("");
   const kinds = useMemo(() => kindsOf(rows, alike), [rows, alike]);
   const calls = useMemo(() => flameCalls(rows, kinds), [rows, kinds]);
   const legend = useMemo(() => legendOf(rows, kinds), [rows, kinds]);
-
-  useEffect(() => {
-    const place = holder.current;
-    if (!place) return;
-    const observer = new ResizeObserver(() => setWidth(place.clientWidth));
-    observer.observe(place);
-    setWidth(place.clientWidth);
-    return () => observer.disconnect();
-  }, []);
 
   const root = calls[0];
   const target = calls.find((call) => call.path === zoomed) ?? root;

@@ -265,8 +265,8 @@ impl Memory for Foreign {
 
     unsafe fn copy(&mut self, from: usize, to: *mut u8, bytes: usize) -> bool {
         if bytes > self.objects[0].bytes.len() {
-            let local = libc::iovec { iov_base: to.cast(), iov_len: bytes };
-            return self.pid.read(&[local], &[remote(from, bytes)]) == bytes;
+            // SAFETY: the caller's.
+            return unsafe { Uncopied(self.pid).copy(from, to, bytes) };
         }
         let known = self.objects.iter().find_map(|block| block.at(from, bytes));
         let found = match self.frames.at(from, bytes).or(known) {
