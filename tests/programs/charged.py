@@ -17,8 +17,8 @@ from headway import gil
 from headway.profile import table
 
 BACKTRACKING = re.compile("(a+)+$")
-NUMBERS = [(number * 7919) % 1_000_003 for number in range(300_000)]
-BASE = 7**20_000
+NUMBERS = [(number * 7919) % 20_000_003 for number in range(2_000_000)]
+BASE = 7**80_000
 
 
 class Deadline:
