@@ -148,6 +148,15 @@ class Conversation:
         except OSError as error:
             raise Missing(f"{type(error).__name__} while reading") from None
 
+    def wait_for_answer(self) -> None:
+        """Until the first bytes have come."""
+        try:
+            self._received.peek(1)
+        except TimeoutError:
+            raise Stuck(f"no answer for {PATIENCE_S:g} s") from None
+        except OSError as error:
+            raise Missing(f"{type(error).__name__} while reading") from None
+
     def read_end(self) -> None:
         """The server is to say no more."""
         with contextlib.suppress(ConnectionResetError, ssl.SSLError):

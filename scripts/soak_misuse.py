@@ -54,13 +54,15 @@ def silent(client: Client) -> None:
 
 
 def stalled_reader(client: Client) -> None:
-    """Takes nothing for longer than write-timeout: the server gives up."""
+    """Takes next to nothing for longer than write-timeout: the server gives up."""
     with client.connect(SMALL_BUFFER_BYTES) as conversation:
         page = client.chance.choice(("text", "sized_stream"))
         target, token = client.target(page, size=LARGE_BYTES, pieces=200)
         conversation.send(f"GET {target} HTTP/1.1\r\nHost: soak\r\n\r\n".encode())
-        time.sleep(client.chance.uniform(7, 9))
         try:
+            # On a busy machine the request is in the queue first.
+            conversation.wait_for_answer()
+            time.sleep(client.chance.uniform(7, 9))
             response = conversation.read_response()
         except Stuck:
             raise

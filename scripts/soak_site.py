@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qsl
 
+from headway import gil
+
 Query = dict[str, str]
 Environ = dict[str, Any]
 Start = Callable[..., Callable[[bytes], object]]
@@ -216,6 +218,13 @@ def hoard(query: Query, environ: Environ, start: Start) -> Iterable[bytes]:
     return text(query, environ, start)
 
 
+def setting(query: Query, environ: Environ, start: Start) -> Iterable[bytes]:
+    """The policy and the switch interval of the process."""
+    policy = gil.snapshot().to_dict()["policy"]
+    start("200 OK", headers(query))
+    return [f"{policy} {sys.getswitchinterval():g}".encode()]
+
+
 def balance(query: Query, environ: Environ, start: Start) -> Iterable[bytes]:
     """How many iterables the server has not closed."""
     start("200 OK", headers(query))
@@ -226,7 +235,7 @@ PAGES: dict[str, Page] = {
     "/" + page.__name__: page
     for page in (
         *(text, stream, sized_stream, write, file, upload, sleep, compute, fail, garbage, short),
-        *(fork, exit, overlong, stubborn, hoard, balance),
+        *(fork, exit, overlong, stubborn, hoard, setting, balance),
     )
 }
 
