@@ -134,7 +134,7 @@ class Soak:
         return [sys.executable, "-m", "headway", "tune", address, "--group", group]
 
     def strike(self, tune: subprocess.Popen[bytes], group: str, end: str, after_s: float) -> None:
-        """What is done to an experiment, so many seconds after its start."""
+        """Does to an experiment what `end` says, so many seconds after its start."""
         if end in ("alone", "applied"):
             return
         until_s = time.monotonic() + after_s
