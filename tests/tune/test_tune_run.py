@@ -49,7 +49,7 @@ def test_ctrl_c_ends_with_what_there_is(tmp_path: Path) -> None:
         text=True,
     ) as running:
         assert running.stderr is not None
-        assert "round 1" in running.stderr.readline()
+        assert "warm-up" in running.stderr.readline()
         running.send_signal(signal.SIGINT)
         stdout, _ = running.communicate(timeout=30)
     assert running.returncode == 130

@@ -38,7 +38,7 @@ class CandidateDocument(TypedDict):
 class BlockDocument(TypedDict):
     """A block: one run of a program, or some seconds of a server."""
 
-    round: int  #: The number of the round.
+    round: int  #: The number of the round. 0 is the warm-up, which does not count.
     setting: SettingDocument  #: The setting of the block.
     began_s: float  #: When the block began, from the start of the experiment.
     figures: dict[str, float]  #: What was measured.

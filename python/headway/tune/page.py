@@ -39,9 +39,7 @@ def results(trials: Trials) -> Results:
     rows = []
     for setting in (trials.control, *trials.candidates):
         row = Result({"setting": str(setting)})
-        for block in trials.blocks:
-            if block.setting != setting:
-                continue
+        for block in trials.blocks_of(setting):
             if block.cut:
                 row.failures.append(block.cut)
             elif trials.goal.figure.key in block.figures:
@@ -94,8 +92,8 @@ class Tuned(Experiment):
     def _series(self, setting: Setting, figure: Figure) -> Series:
         found = [
             (float(block.round), block.figures[figure.key])
-            for block in self._trials.blocks
-            if block.setting == setting and not block.cut and figure.key in block.figures
+            for block in self._trials.blocks_of(setting)
+            if not block.cut and figure.key in block.figures
         ]
         return Series(str(setting), [(place, value, value, value) for place, value in found])
 

@@ -31,7 +31,7 @@ def effects(trials: Trials) -> Table:
 
 
 def _control(trials: Trials) -> list[Cell]:
-    blocks = [each for each in trials.blocks if each.setting == trials.control]
+    blocks = trials.blocks_of(trials.control)
     cells = []
     for figure in trials.figures:
         values = [each.figures[figure.key] for each in blocks if figure.key in each.figures]
@@ -40,7 +40,7 @@ def _control(trials: Trials) -> list[Cell]:
 
 
 def _row(trials: Trials, rating: Rating) -> list[Cell]:
-    count = sum(each.setting == rating.setting for each in trials.blocks)
+    count = len(trials.blocks_of(rating.setting))
     effects = (Cell(text=_effect(rating.effects[figure])) for figure in trials.figures)
     return [
         _name(rating.setting),

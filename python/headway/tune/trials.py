@@ -1,7 +1,8 @@
 """The rounds of an experiment: the control and every candidate that is still open, in random order.
 
-A candidate that is settled has no more blocks. It knows neither what a block is nor how results are
-shown. `outcome()` can be asked at any moment, however the rounds ended.
+A block of the control comes before them. It warms up caches, and shows whether the control works
+at all. A candidate that is settled has no more blocks. This module knows neither what a block is
+nor how results are shown. `outcome()` can be asked at any moment, however the rounds ended.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class Result(Enum):
     # No candidate is better by the margin.
     EQUIVALENT = "equivalent"
     UNDECIDED = "undecided"
+
+
+# The number of the round that is not counted.
+WARM_UP = 0
 
 
 class Block(NamedTuple):
@@ -111,14 +116,8 @@ class Trials:
     def run(self) -> None:
         """Until there is a result, or the time is over. Raises CommandError if a block of the
         control fails."""
-        number = 0
-        while waiting := self._waiting():
-            number += 1
-            settings = [self.control, *waiting]
-            self._chance.shuffle(settings)
-            if number == 1:
-                # A candidate that fails or hurts can be told from a program that always fails.
-                settings.sort(key=lambda each: each != self.control)
+        settings, number = [self.control], WARM_UP
+        while settings:
             for setting in settings:
                 if self.elapsed_s >= self.for_s:
                     return
@@ -128,6 +127,14 @@ class Trials:
                 if found.cut and setting == self.control:
                     raise CommandError(f"{setting}: {found.cut}")
                 self.blocks.append(Block(number, setting, began_s, found.figures, found.cut))
+            waiting = self._waiting()
+            settings = [self.control, *waiting] if waiting else []
+            self._chance.shuffle(settings)
+            number += 1
+
+    def blocks_of(self, setting: Setting) -> list[Block]:
+        """Those of the rounds."""
+        return [each for each in self.blocks if each.setting == setting and each.round != WARM_UP]
 
     def outcome(self) -> Outcome:
         ratings = self.ratings()
@@ -152,8 +159,8 @@ class Trials:
         return [self._rating(each) for each in self.candidates]
 
     def _rating(self, setting: Setting) -> Rating:
-        own = {each.round: each for each in self.blocks if each.setting == setting}
-        control = {each.round: each for each in self.blocks if each.setting == self.control}
+        own = {each.round: each for each in self.blocks_of(setting)}
+        control = {each.round: each for each in self.blocks_of(self.control)}
         pairs = [(own[each].figures, control[each].figures) for each in own if each in control]
         effects = {}
         for figure in self.figures:
@@ -182,10 +189,9 @@ class Trials:
 
     def _highest_of_control(self) -> Figures | None:
         highest: dict[str, float] = {}
-        for block in self.blocks:
-            if block.setting == self.control:
-                for name, value in block.figures.items():
-                    highest[name] = max(value, highest.get(name, value))
+        for block in self.blocks_of(self.control) or self.blocks[:1]:
+            for name, value in block.figures.items():
+                highest[name] = max(value, highest.get(name, value))
         return highest or None
 
     def _describe(self, number: int, setting: Setting) -> str:
@@ -196,7 +202,8 @@ class Trials:
             if not math.isnan(each.effects[figure].ratio)
         )
         left_s = max(self.for_s - self.elapsed_s, 0.0)
-        text = f"round {number}, {left_s:.0f} s left at most, {setting}"
+        place = f"round {number}" if number != WARM_UP else "warm-up"
+        text = f"{place}, {left_s:.0f} s left at most, {setting}"
         return f"{text}; {figure.name} so far: {so_far}" if so_far else text
 
 
