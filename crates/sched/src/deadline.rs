@@ -108,9 +108,8 @@ impl Policy for Deadline {
                 slice_end_ns.min(burst_end_ns).min(waiting_since_ns + SHORT_BURST_NS)
             }
             (true, false) => slice_end_ns,
-            // Only the first waiter requests a drop. This waiter checks again when it may have
-            // become the first.
-            (false, _) => slice_end_ns + holder.interval_ns,
+            // Only the first waiter requests a drop.
+            (false, _) => self.waiters.looks_again_ns(slice_end_ns, holder.interval_ns),
         }
     }
 }

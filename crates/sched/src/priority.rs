@@ -203,9 +203,10 @@ impl Policy for Priority {
             let ask_ns = match (has_turn, is_first) {
                 (true, _) => cpu_bound_from_ns,
                 (false, true) => holder.slice_end_ns(now_ns),
-                // Only the first waiter requests a drop. This waiter checks again when it may have
-                // become the first.
-                (false, false) => holder.slice_end_ns(now_ns) + holder.interval_ns,
+                // Only the first waiter requests a drop.
+                (false, false) => {
+                    self.cpu_bound.looks_again_ns(holder.slice_end_ns(now_ns), holder.interval_ns)
+                }
             };
             // If it did not request a drop then, one thread after another could overtake it while
             // it wakes, with or without a turn.

@@ -3,6 +3,8 @@
 
 mod driven_gil;
 
+use std::cell::Cell;
+
 use driven_gil::*;
 use headway_sched::{LivePolicy, PolicyName, Queue, Thread, ThreadId};
 use proptest::prelude::*;
@@ -186,6 +188,10 @@ fn deadline_requests_a_drop_at_once_if_earlier_and_at_the_end_of_the_slice_if_no
     gil.wait(2);
     assert_eq!(gil.next(), Some(2));
     assert_eq!(gil.asks_in_ns(0, 1), 2 * INTERVAL_NS, "thread 0 is not first: it checks later");
+    for waiter in 3..6 {
+        gil.wait(waiter);
+    }
+    assert_eq!(gil.asks_in_ns(0, 1), 5 * INTERVAL_NS, "and the later, the more wait");
 }
 
 #[test]
@@ -244,4 +250,22 @@ proptest! {
         }
         prop_assert_eq!(queue.first(), None);
     }
+}
+
+#[test]
+fn a_thread_for_the_beginning_of_a_queue_does_not_pass_all_the_others() {
+    const COUNT: u32 = 1000;
+    let mut threads = Table(vec![Thread::new(); COUNT as usize]);
+    let mut queue = Queue::new(1);
+    for id in 1..COUNT {
+        threads[id].turn = u64::from(id);
+        queue.insert(&mut threads, id, |threads, id| threads[id].turn);
+    }
+    let keys_read = Cell::new(0);
+    queue.insert(&mut threads, 0, |threads: &Table, id| {
+        keys_read.set(keys_read.get() + 1);
+        threads[id].turn
+    });
+    assert_eq!(queue.first(), Some(0));
+    assert!(keys_read.get() <= 3, "{} keys were read", keys_read.get());
 }

@@ -13,8 +13,10 @@ use headway_sched::NEVER;
 use headway_sched::ThreadId;
 use headway_sched::{Scheduler, is_cpu_bound};
 
-/// A waiter checks the GIL after this time, as in the live queue, whatever the policy answered.
+/// The next waiter checks the GIL after this time, and every other one after the later time, as in
+/// the live queue, whatever the policy answered.
 const RECHECK_NS: u64 = 100_000_000;
+const LATER_RECHECK_NS: u64 = 10 * RECHECK_NS;
 /// The longest forced-switch wait, as in the live queue.
 const SWITCH_LIMIT_NS: u64 = 10_000_000;
 /// The slice of a thread that does not compute, as `crates/gil` requests it from the kernel.
@@ -74,9 +76,10 @@ impl Simulation {
         }
         let hints = self.gils[gil].hints();
         let Gil { scheduler: Some(scheduler), threads, .. } = &mut self.gils[gil] else { return };
-        let until_ns = ask_ns.min(now_ns + RECHECK_NS);
-        threads[me].looks_at_ns = until_ns;
         let is_next = scheduler.next(threads, now_ns) == Some(me);
+        let recheck_ns = if is_next { RECHECK_NS } else { LATER_RECHECK_NS };
+        let until_ns = ask_ns.min(now_ns + recheck_ns);
+        threads[me].looks_at_ns = until_ns;
         let cpu_bound = is_cpu_bound(threads, me);
         if hints {
             self.tasks[id].slice_ns = match cpu_bound {

@@ -20,8 +20,10 @@ use headway_sched::{PolicyName, Scheduler, ThreadId, Threads};
 
 use futex::Futex;
 
-/// A waiter checks the GIL itself after this time, so a lost wakeup costs at most this time.
+/// The next waiter checks the GIL itself after this time, so a lost wakeup costs at most this time.
 const RECHECK_NS: u64 = 100_000_000;
+/// So does every other waiter after this one.
+const LATER_RECHECK_NS: u64 = 10 * RECHECK_NS;
 
 /// The policy that is set, as an index into `PolicyName::ALL`. Writer: the holder of the main GIL,
 /// with release. Readers: events, which apply it to their GIL.
@@ -153,10 +155,12 @@ impl Queue {
             let early = now_ns < waiters[me].waiting_since_ns + turn_ns;
             return Step::RequestDrop { early };
         }
-        let until_ns = ask_ns.min(now_ns + RECHECK_NS);
+        let is_next = scheduler.next(waiters, now_ns) == Some(me);
+        let recheck_ns = if is_next { RECHECK_NS } else { LATER_RECHECK_NS };
+        let until_ns = ask_ns.min(now_ns + recheck_ns);
         waiters[me].looks_at_ns = until_ns;
         wakeup::prepare(waiters.futex(me));
-        let spin = scheduler.next(waiters, now_ns) == Some(me) && !waiters.share_a_core(me, holder);
+        let spin = is_next && !waiters.share_a_core(me, holder);
         Step::Wait { until_ns, spin }
     }
 

@@ -48,7 +48,7 @@ use shuttle::{Config, MaxSteps, Runner};
 
 use headway_sched::{PolicyName, Thread, ThreadId, Threads};
 
-use super::{Queue, RECHECK_NS, Step, Waiters};
+use super::{LATER_RECHECK_NS, Queue, RECHECK_NS, Step, Waiters};
 use crate::queue::forced_switch::ForcedSwitch;
 use crate::queue::futex::Futex;
 use crate::queue::wakeup;
@@ -363,7 +363,8 @@ impl Gil {
             match self.event(|| self.step(&mut locked, me, switch_number)) {
                 Some((Step::Wait { until_ns, spin }, now_ns)) => {
                     drop(locked);
-                    let until_ns = if until_ns == now_ns + RECHECK_NS { NEVER } else { until_ns };
+                    let is_limit = [RECHECK_NS, LATER_RECHECK_NS].contains(&(until_ns - now_ns));
+                    let until_ns = if is_limit { NEVER } else { until_ns };
                     wakeup::wait(&*self.futexes[me as usize], spin as u64, until_ns);
                     locked = self.mutex.lock().unwrap();
                 }
