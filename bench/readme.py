@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import sitting
 from figures import number
+from marks import Marks
 from peers import ROOT
 
 from headway.errors import CommandError
@@ -41,8 +42,7 @@ README = ROOT / "README.md"
 REPORT = "report"
 REPORT_COLUMNS = 100
 
-MARK = "<!-- bench-readme: {} -->"
-END = "<!-- bench-readme: end -->"
+MARKS = Marks("bench-readme")
 
 
 class Entry(NamedTuple):
@@ -193,25 +193,11 @@ def machine() -> str:
     return f"CPython {platform.python_version()} on {cpus} {kind} ({cpu_model()})"
 
 
-def marked(text: str, name: str) -> tuple[int, int]:
-    """From where to where a marked part goes. Raises BenchmarkError if there is none."""
-    begin = text.find(MARK.format(name))
-    end = text.find(END, begin)
-    if begin < 0 or end < 0:
-        raise BenchmarkError(f"no part is marked {MARK.format(name)} to {END}", 2)
-    return begin + len(MARK.format(name)), end
-
-
-def replace_marked(text: str, name: str, part: str) -> str:
-    begin, end = marked(text, name)
-    return f"{text[:begin]}\n\n{part.strip()}\n\n{text[end:]}"
-
-
 def check(text: str, names: Sequence[str]) -> None:
     """Raises BenchmarkError if the marks are missing, or if rows of two machines would stand side
     by side."""
-    begin, end = marked(text, "results")
-    marked(text, REPORT)
+    begin, end = MARKS.find(text, "results")
+    MARKS.find(text, REPORT)
     rows = set(names) & set(PARTS)
     if rows and rows != set(PARTS) and machine() not in text[begin:end]:
         raise BenchmarkError(
@@ -226,10 +212,10 @@ def run(names: Sequence[str], readme: Path, quick: bool) -> None:
     check(text, names)
     for name in names:
         say(name)
-        begin, end = marked(text, REPORT if name == REPORT else "results")
+        begin, end = MARKS.find(text, REPORT if name == REPORT else "results")
         before = text[begin:end].strip()
         if name == REPORT:
-            text = replace_marked(text, REPORT, report(before))
+            text = MARKS.replace(text, REPORT, report(before))
         else:
             part = PARTS[name]
             experiments = measure(name, part, quick)
@@ -240,7 +226,7 @@ def run(names: Sequence[str], readme: Path, quick: bool) -> None:
                 row(part, line, experiments, date) if f"`bench/{part.script}.py`" in line else line
                 for line in lines
             ]
-            text = replace_marked(text, "results", "\n".join(lines))
+            text = MARKS.replace(text, "results", "\n".join(lines))
         # After each part, so that a failure of the next one loses nothing.
         readme.write_text(text)
 
