@@ -19,8 +19,11 @@ class Recipe(NamedTuple):
     - `packages`: the distributions whose versions the table names, and which a test needs.
     - `command`: the tool's command. It runs with examples/recipes on PYTHONPATH. In it and in
       `client`, PORT stands for a free port, FOLDER for an empty folder, RECIPES for
-      examples/recipes, and SECONDS for the length of the measurement.
+      examples/recipes, and SECONDS for the length of the measurement, which a program finds in
+      `latencies.SECONDS` too.
     - `value`: the value of HEADWAY that the page adds.
+    - `changed`: the command that replaces it, if an option of the tool and not HEADWAY is the line
+      that changes. `value` is then the policy.
     - `is_job`: whether the tool ends by itself. Otherwise it ends at SIGTERM.
     - `client`: the command of a program that waits for the tool, uses it and ends, without Headway.
       If there is none and the tool is no job, it is an HTTP server with the pages `/` and
@@ -35,6 +38,7 @@ class Recipe(NamedTuple):
     packages: tuple[str, ...]
     command: str
     value: str = "priority"
+    changed: str = ""
     is_job: bool = False
     client: str = ""
     light: str = "a light request"
@@ -47,12 +51,17 @@ class Recipe(NamedTuple):
         return self.page or f"how-to/recipes/{self.name}.md"
 
     @property
+    def metered(self) -> str:
+        """The value of HEADWAY with which the tool's processes can also report."""
+        return "interval" if self.changed else self.value
+
+    @property
     def shown(self) -> str:
         """The command with the line that changes, as the page and the table have it."""
-        shown = self.command
+        shown = self.changed or f"HEADWAY={self.value} {self.command}"
         for word, example in EXAMPLES.items():
             shown = shown.replace(word, example)
-        return f"HEADWAY={self.value} {shown}"
+        return shown
 
 
 RECIPES = (
@@ -61,6 +70,38 @@ RECIPES = (
         title="uvicorn, Starlette's threads",
         packages=("uvicorn", "starlette"),
         command="uvicorn uvicorn_app:app --port PORT",
+    ),
+    Recipe(
+        name="fastapi",
+        title="FastAPI, a CPU-bound endpoint",
+        packages=("fastapi", "uvicorn"),
+        command="uvicorn fastapi_app:app --port PORT",
+    ),
+    Recipe(
+        name="gunicorn",
+        title="gunicorn gthread",
+        packages=("gunicorn",),
+        command="gunicorn gunicorn_app:app --threads 4 --bind 127.0.0.1:PORT",
+        page="how-to/gunicorn.md",
+    ),
+    Recipe(
+        name="django",
+        title="Django, a management command",
+        packages=("Django",),
+        command="python RECIPES/django_project/manage.py take_orders",
+        is_job=True,
+        light="an order",
+        heavy="computed reports",
+    ),
+    Recipe(
+        name="pytest",
+        title="pytest",
+        packages=("pytest",),
+        command="pytest RECIPES/pytest_suite",
+        changed="pytest -p headway --headway-policy priority RECIPES/pytest_suite",
+        is_job=True,
+        light="a request of the test",
+        heavy="computations",
     ),
 )
 

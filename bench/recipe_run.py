@@ -147,7 +147,9 @@ def running(recipe: Recipe, place: Place, value: str) -> Iterator[Tool]:
     """The tool of a recipe from its start to its end, with `value` in HEADWAY, or without HEADWAY
     if `value` is "". An HTTP server answers already."""
     name = f"{recipe.name} with HEADWAY={value}" if value else f"{recipe.name} without HEADWAY"
-    with _started(recipe.command, name, place, value) as tool:
+    is_changed = bool(value and recipe.changed)
+    command = recipe.changed if is_changed else recipe.command
+    with _started(command, name, place, value) as tool:
         if not (recipe.is_job or recipe.client):
             tool.wait_for_answer()
         yield tool
@@ -161,7 +163,11 @@ def running_client(recipe: Recipe, place: Place) -> Iterator[Tool]:
 
 @contextmanager
 def _started(command: str, name: str, place: Place, value: str) -> Iterator[Tool]:
-    environment = {"PYTHONPATH": str(RECIPES), "PYTHONUNBUFFERED": "1"}
+    environment = {
+        "PYTHONPATH": str(RECIPES),
+        "PYTHONUNBUFFERED": "1",
+        "RECIPE_SECONDS": f"{place.seconds:g}",
+    }
     if value:
         environment[VARIABLE] = value
     with started(place.words(command), name, speaks=False, environment=environment) as program:
@@ -169,7 +175,8 @@ def _started(command: str, name: str, place: Place, value: str) -> Iterator[Tool
 
 
 def with_reports(value: str, place: Place) -> str:
-    """The value of HEADWAY with which each process of the tool writes a report for `reports`."""
+    """The value of HEADWAY with which each process of the tool also writes a report for
+    `reports`."""
     return f"{value},report={place.folder}/reports/%p.json"
 
 

@@ -83,7 +83,7 @@ def missing(recipe: Recipe) -> str:
 def measure_cell(cell: Cell, seconds: float) -> dict[str, float]:
     recipe = named(cell.recipe)
     with a_place(BIN, seconds) as place:
-        value = with_reports(cell.value, place) if cell.value else ""
+        value = with_reports(recipe.metered, place) if cell.value else ""
         with running(recipe, place, value) as tool:
             if recipe.is_job:
                 found = tool.latencies()

@@ -35,7 +35,7 @@ PYTHON_LAYERS = (
     {"recorder"},
     {"audit"},
     {"server"},
-    {"environment"},
+    {"environment", "pytest_plugin"},
     {"options"},
     {"meter"},
     {"profile", "trace"},

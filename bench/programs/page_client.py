@@ -47,6 +47,10 @@ class Connection:
         self._received = b""
         self.socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
 
+    def is_open(self) -> bool:
+        """False if the server has closed it, as servers do after some idle seconds."""
+        return not select.select([self], [], [], 0)[0]
+
     def receive(self) -> bool:
         """Whether the response is whole."""
         data = self.socket.recv(65536)
@@ -104,6 +108,8 @@ class Visit:
 
     def _send_light(self) -> None:
         while self._late:
+            while self._idle and not self._idle[-1].is_open():
+                self._idle.pop().socket.close()
             if not self._idle:
                 if len(self._under_way) >= self._connections:
                     return

@@ -7,8 +7,12 @@ bench/recipes.py reads this line.
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Sequence
+
+# How long a recipe's job or client works.
+SECONDS = float(os.environ.get("RECIPE_SECONDS", "10"))
 
 
 def print_latencies(latencies_s: Sequence[float], heavy: int, seconds: float) -> None:

@@ -23,7 +23,7 @@ each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: reci
 @pytest.mark.slow("starts the real tool of each recipe")
 @each_recipe
 def test_every_process_of_the_tool_runs_under_the_policy(recipe: Recipe) -> None:
-    with tool_of(recipe, recipe.value, reports=True) as tool:
+    with tool_of(recipe, recipe.metered, reports=True) as tool:
         if recipe.is_job:
             assert tool.latencies()["heavy_per_s"] > 0
         elif recipe.client:
