@@ -69,7 +69,7 @@ class Measured(NamedTuple):
         )
         return {
             BEFORE: wrapped(f"Without Headway {self.before.sentence(recipe)}."),
-            AFTER: wrapped(f"With it {self.after.sentence(recipe)} ({where})."),
+            AFTER: wrapped(f"With the policy {self.after.sentence(recipe)} ({where})."),
         }
 
 

@@ -6,12 +6,14 @@ A test whose tool is not installed is skipped and names it.
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from launch import GIL_ENABLED
 from recipe_list import Recipe
 from recipe_run import Tool, a_place, running, with_reports
 
@@ -33,6 +35,8 @@ for package in sys.argv[1:]:
 
 def need(packages: Sequence[str]) -> None:
     """Skips the test if one of the packages is not installed."""
+    if sys.version_info[:2] != (3, 13) or not GIL_ENABLED:
+        pytest.skip("the tools are those of CPython 3.13, and run in its tests alone")
     python = BIN / "python"
     if not python.exists():
         pytest.skip("there is no .venvs/recipes: scripts/recipes makes it")
