@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import GIL_ENABLED, Result, python, report_in
+from launch import GIL_ENABLED, Result, environment, python, report_in
 
 pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
 
@@ -27,15 +27,11 @@ def test_another():
 """
 
 
-def run(folder: Path, *options: str, suite: str = SUITE, **environment: str) -> Result:
-    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+def run(folder: Path, *options: str, suite: str = SUITE, ini: str = "", **variables: str) -> Result:
+    (folder / "pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{ini}\n")
     (folder / "test_suite.py").write_text(suite)
     words = ("-W", "error", "-m", "pytest", "-p", "no:cacheprovider", *options)
-    if not environment:
-        return python(*words, cwd=folder)
-    from launch import environment as clean
-
-    return python(*words, cwd=folder, env=clean(**environment))
+    return python(*words, cwd=folder, env=environment(**variables))
 
 
 def policies_in(folder: Path) -> set[str | None]:
@@ -55,6 +51,13 @@ def test_the_run_ends_with_a_report(tmp_path: Path) -> None:
 
 def test_an_option_chooses_the_policy(tmp_path: Path) -> None:
     result = run(tmp_path, "-p", "headway", "--headway-policy", "priority")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "policy priority" in report_in(result.stdout)
+    assert policies_in(tmp_path) == {"priority"}
+
+
+def test_the_options_of_a_project_choose_both(tmp_path: Path) -> None:
+    result = run(tmp_path, ini="addopts = -p headway --headway-policy priority")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "policy priority" in report_in(result.stdout)
     assert policies_in(tmp_path) == {"priority"}
@@ -85,6 +88,16 @@ def test_workers_of_xdist_are_children_in_the_report(tmp_path: Path) -> None:
     assert len(pids) == 2
     assert all(f"pid {pid}" in report for pid in pids), report
     assert policies_in(tmp_path) == {"priority"}
+
+
+@pytest.mark.slow("starts a pytest with two workers")
+@pytest.mark.parametrize(("value", "policy"), [("priority", None), ("priority,follow", "priority")])
+def test_the_variable_reaches_workers_with_follow(
+    tmp_path: Path, value: str, policy: str | None
+) -> None:
+    result = run(tmp_path, "-p", "xdist", "-n", "2", "--dist", "each", HEADWAY=value)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert policies_in(tmp_path) == {policy}
 
 
 def test_a_failure_stays_a_failure(tmp_path: Path) -> None:

@@ -14,5 +14,5 @@ sys.path.append(str(TESTS.parent / "bench"))
 
 @pytest.fixture(autouse=True)
 def _without_headway(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in HEADWAY is the test's own choice."""
+    """Each test chooses its own value of HEADWAY."""
     monkeypatch.delenv("HEADWAY", raising=False)

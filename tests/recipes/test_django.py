@@ -1,4 +1,4 @@
-"""What the page about Django's management commands says."""
+"""The claims of the page about Django's management commands."""
 
 from __future__ import annotations
 

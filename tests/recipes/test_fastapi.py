@@ -1,4 +1,4 @@
-"""What the page about FastAPI says."""
+"""The claims of the page about FastAPI."""
 
 from __future__ import annotations
 

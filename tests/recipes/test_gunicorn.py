@@ -1,4 +1,4 @@
-"""What the page about gunicorn says: the hooks of gunicorn.conf.py and the commands."""
+"""The claims of the page about gunicorn: the hooks of gunicorn.conf.py and the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page about pytest says, beside tests/test_pytest_plugin.py."""
+"""The claims of the page about pytest, beside tests/test_pytest_plugin.py."""
 
 from __future__ import annotations
 

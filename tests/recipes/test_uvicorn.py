@@ -1,4 +1,4 @@
-"""What the page about uvicorn says."""
+"""The claims of the page about uvicorn."""
 
 from __future__ import annotations
 
