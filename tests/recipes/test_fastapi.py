@@ -24,7 +24,7 @@ def test_the_report_names_the_event_loop_and_the_threads() -> None:
 
 
 def test_the_processes_of_workers_need_follow() -> None:
-    """With it, the process that answers is none of the command's own, and has the policy."""
+    """The process that answers is a child of the command's process, and has the policy too."""
     recipe = FASTAPI._replace(command=f"{FASTAPI.command} --workers 2")
     with tool_of(recipe, "priority,follow", reports=True) as tool:
         visit(tool)

@@ -68,13 +68,16 @@ def test_refusals_are_one_line(options: tuple[str, ...], message: str) -> None:
     assert line.startswith(f"bench recipes: {message}")
 
 
-@pytest.mark.slow("measures uvicorn for some seconds")
+@pytest.mark.slow("measures FastAPI for some seconds")
 def test_a_recipe_is_measured_before_and_after(tmp_path: Path) -> None:
-    need(named("uvicorn").packages)
+    """The median falls to a tenth or less, also on a busy machine."""
+    need(named("fastapi").packages)
     file = tmp_path / "results.json"
-    short = ("--recipe", "uvicorn", "--rounds", "1", "--seconds", "1", "--json", str(file))
+    short = ("--recipe", "fastapi", "--rounds", "1", "--seconds", "2", "--json", str(file))
     result = execute([str(BIN / "python"), str(BENCH), *short])
     assert result.returncode == 0, result.stderr
-    rows = json.loads(file.read_text())["experiments"][0]["rows"]
-    assert [row["parameters"]["headway"] for row in rows] == [None, "priority"]
-    assert all(row["median"] > 0 for row in rows)
+    experiments = json.loads(file.read_text())["experiments"]
+    rows = {each["name"]: each["rows"] for each in experiments}
+    before, after = rows["recipes p50_s"]
+    assert [row["parameters"]["headway"] for row in (before, after)] == [None, "priority"]
+    assert before["median"] > after["median"] > 0
