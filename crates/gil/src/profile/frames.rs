@@ -138,7 +138,10 @@ impl<const BYTES: usize> Block<BYTES> {
     /// `start` to `middle`, as far as there is memory.
     fn read_from_middle(&mut self, pid: Pid, start: usize, middle: usize) {
         self.start = start;
-        let (head, tail) = self.bytes.split_at_mut(middle - start);
+        self.known = 0..0;
+        let Some((head, tail)) = self.bytes.split_at_mut_checked(middle.wrapping_sub(start)) else {
+            return;
+        };
         let to = [local(tail), local(head)];
         let from = [remote(middle, tail.len()), remote(start, head.len())];
         let (head, tail) = (head.len(), tail.len());
@@ -213,7 +216,7 @@ impl Foreign {
     /// Forgets all but the code objects. Some frames, as those of generators, are in `objects`.
     fn refresh_frames(&mut self) {
         self.frames.known = 0..0;
-        self.objects[self.code_objects..].iter_mut().for_each(|block| block.known = 0..0);
+        self.objects.iter_mut().skip(self.code_objects).for_each(|block| block.known = 0..0);
     }
 
     /// Copies the frame at `frame` and its callers. Their memory may begin with the frame's page.
@@ -221,7 +224,7 @@ impl Foreign {
         let end = frame.saturating_add(Self::FRAME_BYTES);
         let start = end.saturating_sub(self.frames.bytes.len());
         let page = frame & !(Self::PAGE_BYTES - 1);
-        self.frames.read_from_middle(self.pid, start, page.clamp(start, end));
+        self.frames.read_from_middle(self.pid, start, page.max(start).min(end));
     }
 
     /// Copies the code objects of the frame at `frame` and of its callers by one call of the
@@ -246,8 +249,9 @@ impl Foreign {
             }
         }
         let to = self.objects.each_mut().map(Block::local);
-        let mut bytes = self.pid.read(&to[..count], &from[..count]);
-        for (block, range) in self.objects.iter_mut().zip(&from[..count]) {
+        let (Some(to), Some(from)) = (to.get(..count), from.get(..count)) else { return };
+        let mut bytes = self.pid.read(to, from);
+        for (block, range) in self.objects.iter_mut().zip(from) {
             block.start = range.iov_base as usize;
             block.known = 0..bytes.min(range.iov_len);
             bytes -= block.known.end;
@@ -273,7 +277,7 @@ impl Memory for Foreign {
             Some(found) => found,
             None => {
                 self.code_objects = self.code_objects.min(self.next);
-                let block = &mut self.objects[self.next];
+                let block = &mut self.objects[self.next % OBJECTS];
                 self.next = (self.next + 1) % OBJECTS;
                 block.read(self.pid, from & !15);
                 match block.at(from, bytes) {
