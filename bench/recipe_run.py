@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -145,11 +145,15 @@ def a_place(bin: Path, seconds: float) -> Iterator[Place]:
 @contextmanager
 def running(recipe: Recipe, place: Place, value: str) -> Iterator[Tool]:
     """The tool of a recipe from its start to its end, with `value` in HEADWAY, or without HEADWAY
-    if `value` is "". An HTTP server answers already."""
+    if `value` is "", and the service that it needs. An HTTP server answers already."""
     name = f"{recipe.name} with HEADWAY={value}" if value else f"{recipe.name} without HEADWAY"
     is_changed = bool(value and recipe.changed)
     command = recipe.changed if is_changed else recipe.command
-    with _started(command, name, place, value) as tool:
+    with ExitStack() as stack:
+        if recipe.service:
+            of_service = f"the service of {recipe.name}"
+            stack.enter_context(_started(recipe.service, of_service, place, ""))
+        tool = stack.enter_context(_started(command, name, place, value))
         if not (recipe.is_job or recipe.client):
             tool.wait_for_answer()
         yield tool
