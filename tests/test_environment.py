@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from launch import GIL_ENABLED, PROGRAMS, Result, environment, execute, read_json, report_in
 
-from headway import gil
+from headway import _native, gil
 
 POLICIES = ", ".join(gil.policies())
 ALLOWED = (
     f"allowed: {POLICIES}, follow, no-kernel-hints, report, report=FILE, switch-interval=S, "
-    "telemetry=unix:PATH, telemetry-interval=S"
+    "telemetry=unix:PATH, telemetry-group=NAME, telemetry-interval=S"
 )
 # Prints the policy, or None without a meter.
 SHOWS_POLICY = (
@@ -246,7 +246,7 @@ except ImportError:
 own = interpreters.create()
 interpreters.run_string(own, "import os; print(os.environ['HEADWAY'][-3:], flush=True)")
 interpreters.destroy(own)
-from headway import gil
+from headway import _native, gil
 print(len(gil.snapshot().report().gils) > 0)
 """
 
@@ -270,13 +270,15 @@ def test_modules_that_gevent_must_patch_first_are_not_imported(tmp_path: Path, v
     assert "threading" not in plain
 
 
-def test_telemetry_reaches_a_recorder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", ",report=out.json"])
+def test_telemetry_reaches_a_recorder(tmp_path: Path, more: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as recorder:
         recorder.bind(str(tmp_path / "sock"))
         recorder.settimeout(30)
-        value = "priority,telemetry=unix:sock,telemetry-interval=500ms"
-        assert_ran(run(value, "-c", SHOWS_POLICY, cwd=tmp_path), "priority\n")
-        assert recorder.recv(1 << 16)
+        value = "priority,telemetry=unix:sock,telemetry-interval=500ms,telemetry-group=the shop"
+        assert_ran(run(value + more, "-c", SHOWS_POLICY, cwd=tmp_path), "priority\n")
+        *_, fields = _native.telemetry_parse(recorder.recv(1 << 16))
+        assert fields["process_group"] == "the shop"
 
 
 def test_the_switch_interval_is_set() -> None:

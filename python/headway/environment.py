@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 VARIABLE = bootstrap.VARIABLE
 # The words with a value after "=".
-WORDS_WITH_VALUE = ("report", "switch-interval", "telemetry", "telemetry-interval")
+WORDS_WITH_VALUE = (
+    "report",
+    "switch-interval",
+    "telemetry",
+    "telemetry-group",
+    "telemetry-interval",
+)
 WORDS = ("follow", "no-kernel-hints", "report")
 
 
@@ -43,7 +49,8 @@ class Request:
     - `policy`: the policy of the GIL. `kernel_hints`: whether it may give the kernel hints.
     - `report`: whether the program reports at its end: to stderr, or as JSON to `report_file`, in
       which %p stands for the process's id and %% for a percent sign. "" for none.
-    - `telemetry`: the socket of a recorder; "" for none.
+    - `telemetry`: the socket of a recorder; "" for none. `telemetry_group`: the name of the
+      program's process group there.
     - `follow`: whether Python children do the same.
     """
 
@@ -55,6 +62,7 @@ class Request:
         "report_file",
         "switch_interval_s",
         "telemetry",
+        "telemetry_group",
         "telemetry_interval_s",
     )
 
@@ -64,6 +72,7 @@ class Request:
         self.report = False
         self.report_file = ""
         self.telemetry = ""
+        self.telemetry_group = ""
         self.telemetry_interval_s = 1.0
         self.switch_interval_s: float | None = None
         self.follow = False
@@ -110,6 +119,8 @@ class Request:
 
         if name == "telemetry":
             self.telemetry = _value(name, value, options.RecorderSocket())
+        elif name == "telemetry-group":
+            self.telemetry_group = _value(name, value, options.GroupName())
         elif name == "telemetry-interval":
             self.telemetry_interval_s = _value(name, value, options.TELEMETRY_INTERVAL)
         else:
@@ -138,7 +149,7 @@ def _value(name: str, text: str, kind: Kind) -> Any:
 
 
 def _allowed(policies: dict[str, str]) -> str:
-    values = {"report": "FILE", "telemetry": "unix:PATH"}
+    values = {"report": "FILE", "telemetry": "unix:PATH", "telemetry-group": "NAME"}
     words = [f"{name}={values.get(name, 'S')}" for name in WORDS_WITH_VALUE]
     return ", ".join([*policies, *WORDS, *words])
 
@@ -236,7 +247,9 @@ def _act(value: str, words: list[str] | None = None) -> None:
             sys.setswitchinterval(request.switch_interval_s)
         if request.telemetry:
             name = bootstrap.program_name()
-            bootstrap.report_to(request.telemetry, request.telemetry_interval_s, name)
+            bootstrap.report_to(
+                request.telemetry, request.telemetry_interval_s, name, request.telemetry_group
+            )
     except Exception:
         if engine.is_installed():
             engine.uninstall()
@@ -265,6 +278,7 @@ def _settings(request: Request, value: str) -> bootstrap.Settings:
         json_path=json_path,
         telemetry=request.telemetry,
         telemetry_interval_s=request.telemetry_interval_s,
+        telemetry_group=request.telemetry_group,
         name=bootstrap.program_name(),
         variable=value,
     )

@@ -236,6 +236,18 @@ def fits_socket(path: str) -> bool:
     return len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
 
 
+class GroupName(Kind):
+    """The name of a process group in reports. It can be a word of the variable HEADWAY."""
+
+    metavar = "NAME"
+    allowed = "1 to 64 printable characters, none of them a comma"
+
+    def parse(self, text: str) -> str:
+        if not 1 <= len(text) <= 64 or not text.isprintable() or "," in text:
+            raise ValueError
+        return text
+
+
 class ListenAddress(Kind):
     """HOST:PORT, unix:PATH, or if `inherited` is true, fd://N from a service manager."""
 

@@ -345,7 +345,7 @@ def wait_for_another(ear: Ear, pid: int) -> None:
 def test_the_supervisor_tells_of_one_that_was_killed(
     ear: Ear, number: signal.Signals, death: str
 ) -> None:
-    server = serve(ear.target)
+    server = serve(ear.target, "--telemetry-group", "the shop")
     try:
         pid = server.workers()[0]
         ask(server, ["/"])
@@ -359,7 +359,7 @@ def test_the_supervisor_tells_of_one_that_was_killed(
     assert told.fields["death"] == death
     assert told.fields["shutdown_reason"] == "crash"
     assert told.fields["reported_by_supervisor"] == 1
-    assert told.fields["process_group"] == "main"
+    assert told.fields["process_group"] == started.fields["process_group"] == "the shop"
     stamp = started.fields["process_started_stamp"]
     assert told.fields["process_started_stamp"] == stamp
     # The one that came after it tells its own end.
@@ -581,11 +581,26 @@ def test_children_by_exec_report_where_they_are_followed(ear: Ear) -> None:
     assert {each.pid for each in ear.heard(STOPPED)} == pids
 
 
+def test_children_and_the_next_image_report_for_the_same_group(ear: Ear) -> None:
+    program = """
+        import os, subprocess, sys
+        if not os.fork():
+            os._exit(0)
+        os.wait()
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        os.execv(sys.executable, [sys.executable, "-c", "pass"])
+    """
+    assert run(ear, program, "--follow", "--telemetry-group", "nightly jobs").returncode == 0
+    groups = [each.fields["process_group"] for each in ear.heard(STARTED)]
+    assert groups == ["nightly jobs"] * 4
+
+
 def test_run_refuses_what_is_no_socket() -> None:
     for arguments, said in (
         (["--telemetry", "x.sock"], "found 'x.sock'; allowed: unix:PATH"),
         (["--telemetry", "unix:/" + "x" * 120], "a path of up to 107 bytes"),
         (["--telemetry-interval", "0.1"], "found '0.1'; allowed: a number of seconds from 0.5"),
+        (["--telemetry-group", "a,b"], "found 'a,b'; allowed: 1 to 64 printable characters"),
     ):
         done = run_main("run", *arguments, "-c", "pass")
         assert done.returncode == 2

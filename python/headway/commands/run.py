@@ -25,6 +25,7 @@ from headway.meter.bootstrap import RUN, VARIABLE, Settings
 from headway.options import (
     SWITCH_INTERVAL,
     TELEMETRY_INTERVAL,
+    GroupName,
     RecorderSocket,
     Whole,
     argument,
@@ -54,6 +55,7 @@ OPTIONS_WITH_VALUE = (
     "--switch-interval",
     "--policy",
     "--telemetry",
+    "--telemetry-group",
     "--telemetry-interval",
 )
 
@@ -138,7 +140,8 @@ def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
     parser.usage = (
         "headway run [--json FILE] [--trace FILE [--trace-events N]] [--profile FILE]\n"
         "                   [--switch-interval S] [--policy P] [--no-kernel-hints] [--follow]\n"
-        "                   [--telemetry unix:PATH [--telemetry-interval S]] [PYTHON OPTION...]\n"
+        "                   [--telemetry unix:PATH [--telemetry-interval S]\n"
+        "                   [--telemetry-group NAME]] [PYTHON OPTION...]\n"
         "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
     )
     parser.add_argument(
@@ -198,6 +201,13 @@ def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
         type=argument(TELEMETRY_INTERVAL),
         default=reporter.DEFAULT_INTERVAL_S,
         help="seconds between two reports, or with a unit, such as 500ms (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--telemetry-group",
+        metavar="NAME",
+        type=argument(GroupName()),
+        help="the name of the program's process group in reports, by which the recorder and "
+        "Prometheus distinguish applications (default: none)",
     )
 
 
@@ -278,6 +288,7 @@ def run(arguments: argparse.Namespace | Values) -> NoReturn:
         profile_path=profile_path,
         telemetry=arguments.telemetry or "",
         telemetry_interval_s=arguments.telemetry_interval,
+        telemetry_group=arguments.telemetry_group or "",
         name=program_name(program),
     )
     environment = {**os.environ, VARIABLE: f"{RUN}:{settings.to_text()}"}

@@ -59,7 +59,8 @@ class Settings:
     - `json_path`: the file of the report; "" for none, "-" for stdout. `trace_path`: the file of
       the last `trace_events` events, in the same way. `profile_path`: the file of the profile.
     - `telemetry`: the socket of a recorder, "" for none, which receives a report every
-      `telemetry_interval_s`. `name`: the name of the program there and in the trace.
+      `telemetry_interval_s` from the group `telemetry_group`. `name`: the name of the program
+      there and in the trace.
     - `variable`: the user's value of HEADWAY that the settings come from; "" for `headway run`.
 
     Paths are absolute.
@@ -78,6 +79,7 @@ class Settings:
         "replaced",
         "switch_interval_s",
         "telemetry",
+        "telemetry_group",
         "telemetry_interval_s",
         "trace_events",
         "trace_path",
@@ -99,6 +101,7 @@ class Settings:
         profile_path: str = "",
         telemetry: str = "",
         telemetry_interval_s: float = 1.0,
+        telemetry_group: str = "",
         name: str = "",
         variable: str = "",
         replaced: int = 0,
@@ -118,6 +121,7 @@ class Settings:
         self.profile_path = profile_path
         self.telemetry = telemetry
         self.telemetry_interval_s = telemetry_interval_s
+        self.telemetry_group = telemetry_group
         self.name = name
         self.variable = variable
 
@@ -146,7 +150,7 @@ class Settings:
         if self.trace_path or self.telemetry or self.profile_path or self.variable:
             words += (_to_word(self.trace_path), str(self.trace_events))
             words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
-            words += map(_to_word, (self.profile_path, self.variable))
+            words += map(_to_word, (self.telemetry_group, self.profile_path, self.variable))
         return " ".join(words)
 
     def for_next_image(self) -> str:
@@ -165,8 +169,9 @@ class Settings:
         replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
         pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
         name, hints = parse_policy_word(policy_word)
-        none = ("-", "0", "1.0", "-", "-", "-", "-")
-        trace_path, trace_events, every, telemetry, program, profile_path, variable = more or none
+        none = ("-", "0", "1.0", "-", "-", "-", "-", "-")
+        trace_path, trace_events, every, telemetry, program, *more = more or none
+        group, profile_path, variable = more
         return cls(
             pid=int(pid),
             policy=name,
@@ -180,6 +185,7 @@ class Settings:
             profile_path=_from_word(profile_path),
             telemetry=_from_word(telemetry),
             telemetry_interval_s=float(every),
+            telemetry_group=_from_word(group),
             name=_from_word(program),
             variable=_from_word(variable),
             replaced=replaced,
@@ -254,8 +260,8 @@ def _report_as_follower() -> None:
     """Reports to the recorder that HEADWAY_TELEMETRY names, if the owner has one."""
     telemetry = os.environ.get("HEADWAY_TELEMETRY")
     if telemetry:
-        interval, _, path = telemetry.partition(":")
-        report_to(os.fsdecode(bytes.fromhex(path)), float(interval), program_name())
+        interval, path, group = telemetry.split(":")
+        report_to(_from_word(path), float(interval), program_name(), _from_word(group))
 
 
 def program_name() -> str:
@@ -264,13 +270,13 @@ def program_name() -> str:
     return os.path.basename(names[0]) if names else ""
 
 
-def report_to(path: str, interval_s: float, name: str) -> int:
+def report_to(path: str, interval_s: float, name: str, group: str) -> int:
     """Starts the reporter to the recorder at the socket `path`. Returns its waker, for
     `_native.report_on_signals`."""
     from headway.meter import reporter
 
     identity = {"process_name": reporter.as_text(name)}
-    mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run")
+    mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run", group=group)
     atexit.register(mine.stop, "unknown", "the program has ended")
     return mine.waker
 
@@ -297,7 +303,12 @@ def own(settings: Settings) -> None:
         _begin_trace(settings)
     waker = 0
     if settings.telemetry:
-        waker = report_to(settings.telemetry, settings.telemetry_interval_s, settings.name)
+        waker = report_to(
+            settings.telemetry,
+            settings.telemetry_interval_s,
+            settings.name,
+            settings.telemetry_group,
+        )
     from headway import _native
 
     ledger = settings.ledger
@@ -307,8 +318,10 @@ def own(settings: Settings) -> None:
     if settings.follow and ledger:
         os.environ[VARIABLE] = _following(settings, _native.gil_run())
         if settings.telemetry:
-            path = os.fsencode(settings.telemetry).hex()
-            os.environ["HEADWAY_TELEMETRY"] = f"{settings.telemetry_interval_s!r}:{path}"
+            words = map(_to_word, (settings.telemetry, settings.telemetry_group))
+            os.environ["HEADWAY_TELEMETRY"] = ":".join(
+                [repr(settings.telemetry_interval_s), *words]
+            )
 
     _native.report_on_signals(
         [os.fsencode(word) for word in report_command(settings)],

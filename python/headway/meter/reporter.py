@@ -83,12 +83,18 @@ class ReporterAcrossForks:
     with several threads."""
 
     def __init__(
-        self, path: str, interval_s: float, identity: Mapping[str, object], *, kind: str
+        self,
+        path: str,
+        interval_s: float,
+        identity: Mapping[str, object],
+        *,
+        kind: str,
+        group: str = "",
     ) -> None:
         """Raises the exceptions of `Reporter`."""
 
         def begin() -> Reporter:
-            return Reporter(path, interval_s, identity, kind=kind)
+            return Reporter(path, interval_s, identity, kind=kind, group=group)
 
         def begin_in_child() -> None:
             try:  # noqa: SIM105 - contextlib is not loaded in every program

@@ -171,6 +171,13 @@ class ProcessGroup:
     # Load the applications once, in a process from which the workers fork.
     preload: bool = False
 
+    # The group's name in reports; `None` is `name`.
+    telemetry_group: str | None = None
+
+    @property
+    def reported_name(self) -> str:
+        return self.telemetry_group or self.name
+
     def to_json(self) -> str:
         """One line; `from_json` makes an equal group of it."""
         values = asdict(self)

@@ -14,6 +14,7 @@ from headway.options import (
     SWITCH_INTERVAL,
     TELEMETRY_INTERVAL,
     Bytes,
+    GroupName,
     Kind,
     ListenAddress,
     Octal,
@@ -512,6 +513,12 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             TELEMETRY_INTERVAL,
             "seconds between two reports of a process",
             of_server=True,
+        ),
+        Option(
+            "telemetry-group",
+            "telemetry_group",
+            GroupName(),
+            "the name of the process group in reports (default: its own)",
         ),
         Option(
             "slow-requests",

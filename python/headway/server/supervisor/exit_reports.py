@@ -60,7 +60,7 @@ class Obituaries:
         fields: dict[str, object] = {
             **own_identity(),
             "process_kind": SERVE,
-            "process_group": process.group.name,
+            "process_group": process.group.reported_name,
             "process_parent_pid": os.getpid(),
             "process_started_stamp": started,
             "process_uptime": max(now - started, 0.0),

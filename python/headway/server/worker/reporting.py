@@ -17,7 +17,7 @@ SERVE, EMBEDDED = "serve", "embedded"
 def begin(telemetry: Telemetry, group: ProcessGroup, kind: str) -> Reporter:
     """Returns a reporter that has started. Raises `CommandError`."""
     # In embedded mode there is no group name, as in mod_wsgi.
-    name = group.name if kind == SERVE else ""
+    name = group.reported_name if kind == SERVE else ""
     identity = configured(group) | {"slow_requests_threshold": telemetry.slow_requests_s}
     try:
         return Reporter(telemetry.path, telemetry.interval_s, identity, kind=kind, group=name)
