@@ -325,6 +325,32 @@ def test_invented_groups_share_a_row(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert requests == {"group 1": 10, "group 2": 10, "group 3": 10, "(other)": 70}
 
 
+def test_groups_of_hosts_that_are_gone_are_forgotten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pod and each container has a host name of its own."""
+    monkeypatch.setattr(totals, "MAX_GROUPS", 3)
+    for number in range(10):
+        bench.clock.now += totals.KEPT_S * 0.6
+        bench.give(
+            *(
+                tick(1, number + 1, bench.clock.now, hostname=host)
+                for host in ("old", f"pod {number}")
+            )
+        )
+    assert requests_by_host(bench) == {"old": 100, "pod 8": 10, "pod 9": 10}
+    bench.clock.now += totals.KEPT_S * 0.6
+    assert requests_by_host(bench) == {"old": 100, "pod 9": 10}
+
+
+def requests_by_host(bench: Bench) -> dict[str, float]:
+    return {
+        dict(labels)["host"]: count
+        for (name, labels), count in scrape(bench).items()
+        if name == "headway_requests_total"
+    }
+
+
 @pytest.mark.parametrize(
     ("accept", "kind"),
     [

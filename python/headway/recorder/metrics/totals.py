@@ -1,7 +1,9 @@
 """The running sums of each process group's reports since its first one: the counters of `metrics`.
 
-They outlive the processes that they count, so they never decrease while the recorder runs. A
-restarted recorder counts from 0 again, as Prometheus and OTLP expect of a restart. The receiving
+They outlive the processes that they count, so they never decrease while there are reports. A group
+that is silent for `KEPT_S` is forgotten: each pod is a host with groups of its own, and a recorder
+must not show all pods that ever were. A restarted recorder, and a group that reports again after it
+was forgotten, count from 0 again, as Prometheus and OTLP expect of a restart. The receiving
 threads write the sums and any thread may read them; a reader delays a writer for at most the copy
 of one group.
 """
@@ -22,6 +24,8 @@ from headway.recorder.store.rollup import merge
 # Processes choose the names of their groups. Beyond this number, all further groups share OTHER.
 MAX_GROUPS = 1000
 OTHER = ("(other)", "(other)")
+# Twice the longest interval that a living process may have.
+KEPT_S = 7200.0
 # Ticks are cheaper to add in batches. Waiting ticks are added at the next read at the latest.
 BATCH = 64
 
@@ -87,18 +91,23 @@ class Totals:
         self._clock = clock
         self._lock = threading.Lock()
         self._sums: dict[Group, Sums] = {}
+        # The time of the last report of each.
+        self._heard: dict[Group, float] = {}
         self._waiting: dict[Group, list[bytes]] = {}
         self._highest: dict[str, float] = {}
         self.started = clock()
 
     def add(self, ticks: Iterable[Tick]) -> None:
+        now = self._clock()
         with self._lock:
             for tick in ticks:
                 group = (tick.sender.host, tick.sender.group)
                 if group not in self._sums:
+                    self._forget(now)
                     if len(self._sums) >= MAX_GROUPS:
                         group = OTHER
-                    self._sums.setdefault(group, Sums(self._clock()))
+                    self._sums.setdefault(group, Sums(now))
+                self._heard[group] = now
                 waiting = self._waiting.setdefault(group, [])
                 waiting.append(tick.record)
                 if len(waiting) >= BATCH:
@@ -107,13 +116,21 @@ class Totals:
     def of_groups(self) -> dict[Group, Sums]:
         """Copies of the sums by group. Each copy is consistent."""
         with self._lock:
+            self._forget(self._clock())
             groups = sorted(self._sums)
         found = {}
         for group in groups:
             with self._lock:
-                self._add_up(group)
-                found[group] = self._sums[group].copy()
+                # Another reader, or a new group, may have made it forgotten meanwhile.
+                if group in self._sums:
+                    self._add_up(group)
+                    found[group] = self._sums[group].copy()
         return found
+
+    def _forget(self, now: float) -> None:
+        for group in [each for each, heard in self._heard.items() if now - heard > KEPT_S]:
+            del self._sums[group], self._heard[group]
+            self._waiting.pop(group, None)
 
     def highest(self, name: str, value: float) -> float:
         """The highest value so far of a count that may be corrected downwards, when datagrams that
