@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -215,11 +216,20 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Of the container's process 1, as this process sees it."""
+        """Of the container's process 1, as this process sees it, once it is there."""
+        self.wait_until(lambda: bool(self._children()))
+        return self._children()[0]
+
+    def _children(self) -> list[int]:
         parent = self._process.pid
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        assert len(children) == 1, self.log
-        return int(children[0])
+        return [*map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())]
+
+    def _has_begun(self) -> bool:
+        """Whether process 1 has its root and its user, after which it is the command's."""
+        pid = self.pid
+        users = re.findall(r"^Uid:\t(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        at_root = os.readlink(f"/proc/{pid}/root").endswith("/layer/root")
+        return at_root and users == [str(self.container.uid)]
 
     def resident_mib(self) -> int:
         """The memory of all processes of the container, without what files back."""
@@ -235,6 +245,7 @@ class Running:
 
     def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
         """The command in the container, as the same user: what a probe `exec` does."""
+        self.wait_until(self._has_begun)
         inside = ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--uts", "--root")
         path = f"PATH={Path(sys.prefix)}/bin:/usr/bin:/bin"
         return subprocess.run(
@@ -254,6 +265,7 @@ class Running:
     def end(self, limit_s: float, number: signal.Signals = signal.SIGTERM) -> int:
         """Signals process 1; the exit status, or SIGKILL's after that time."""
         if self._process.poll() is None:
+            self.wait_until(self._has_begun)
             os.kill(self.pid, number)
             try:
                 self._process.wait(limit_s)
@@ -264,6 +276,8 @@ class Running:
     def kill(self) -> None:
         """As the kernel does with a container that has no memory left. The end of process 1 ends
         all processes of its namespace."""
-        if self._process.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self._process.wait()
+        for pid in self._children() if self._process.poll() is None else ():
+            os.kill(pid, signal.SIGKILL)
+        # If there is no process 1 yet.
+        self._process.kill()
+        self._process.wait()
