@@ -77,6 +77,7 @@ def test_options_that_the_pages_name_exist() -> None:
     # Of `headway serve`, `run` and `top`.
     others = {
         "--telemetry",
+        "--telemetry-group",
         "--telemetry-interval",
         "--slow-requests",
         "--capture-user-agent",
