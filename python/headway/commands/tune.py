@@ -10,11 +10,12 @@ import argparse
 import re
 
 from headway.commands import run as run_verb
-from headway.commands import tune_server
+from headway.commands import tune_application, tune_server
 from headway.commands.run import Program as ProgramWords
 from headway.commands.tune_options import (
     WITH_VALUE,
     add_common_options,
+    chosen_candidates,
     conduct,
     files_of,
     make_trials,
@@ -64,7 +65,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     forms = parser.add_subparsers(metavar="FORM", required=True, dest="form")
     for name, purpose, prepare in (
         ("run", "tune a program that ends", prepare_run),
-        ("serve", "tune an application, with a server and a load", tune_server.prepare_serve),
+        ("serve", "tune an application, with a server and a load", tune_application.prepare_serve),
         ("server", "tune a server that runs", tune_server.prepare_server),
     ):
         form = forms.add_parser(
@@ -122,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
     signals.watch()
     if options.form == "run":
         return tune_program(options)
+    if options.form == "serve":
+        return tune_application.run(options)
     return tune_server.run(options)
 
 
@@ -143,7 +146,8 @@ def tune_program(options: argparse.Namespace) -> int:
     files = files_of(options)
     measure = Program(program.words, options.metric).measure
     control = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
-    return conduct(make_trials(options, control, goal, figures, measure), files)
+    chosen = chosen_candidates(options, control)
+    return conduct(make_trials(options, control, chosen, goal, figures, measure), files)
 
 
 def _pattern(words: str) -> re.Pattern[str]:

@@ -18,7 +18,7 @@ from headway.options import SWITCH_INTERVAL, Percentage, Policy, Seconds, argume
 from headway.tune import text
 from headway.tune.document import to_document
 from headway.tune.goals import Figure, Figures, Goal, GoalKind
-from headway.tune.setting import SWITCH_INTERVALS_S, Setting, candidates
+from headway.tune.setting import SWITCH_INTERVALS_S, Excluded, Setting, Shape, candidates
 from headway.tune.trials import LEVEL, Measured, Trials
 
 DEFAULT_MARGIN_PERCENT = 10.0
@@ -78,18 +78,29 @@ def read_goal(words: str, figures: tuple[Figure, ...]) -> Goal:
         raise CommandError(f"--goal: {refusal(repr(words), kind)}", exit_code=2) from None
 
 
-def make_trials(
-    options: argparse.Namespace,
-    control: Setting,
-    goal: Goal,
-    figures: Sequence[Figure],
-    measure: Callable[[Setting, Figures | None], Measured],
-) -> Trials:
-    chosen = candidates(control, each_once(options.policy), each_once(options.switch_interval))
+def chosen_candidates(
+    options: argparse.Namespace, control: Setting, shapes: Sequence[Shape] = ()
+) -> list[Setting]:
+    """The candidates that the options choose. Raises CommandError (exit code 2) if there is
+    none."""
+    policies, switch_intervals_s = each_once(options.policy), each_once(options.switch_interval)
+    chosen = candidates(control, policies, switch_intervals_s, shapes)
     if not chosen:
         raise CommandError(
             f"nothing to try: the only candidate is the present setting, {control}", 2
         )
+    return chosen
+
+
+def make_trials(
+    options: argparse.Namespace,
+    control: Setting,
+    chosen: Sequence[Setting],
+    goal: Goal,
+    figures: Sequence[Figure],
+    measure: Callable[[Setting, Figures | None], Measured],
+    excluded: Sequence[Excluded] = (),
+) -> Trials:
     return Trials(
         control,
         chosen,
@@ -100,6 +111,7 @@ def make_trials(
         measure=measure,
         progress=progress,
         chance=random.Random(),
+        excluded=excluded,
     )
 
 

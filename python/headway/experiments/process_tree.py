@@ -75,6 +75,16 @@ def memory(pid: int) -> Memory:
     return Memory(kilobytes["Rss:"] * 1024, kilobytes["Pss:"] * 1024)
 
 
+def pss_bytes(root: int) -> int:
+    """The memory that `root` and its descendants use."""
+    total = 0
+    for pid in tree(root):
+        # A process that ends meanwhile uses none.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += memory(pid).pss_bytes
+    return total
+
+
 class Descendants:
     """The present descendants of a process. Each has a descriptor, which refers to the same process
     even when another one gets its id."""

@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict, cast
@@ -27,12 +28,16 @@ LISTENING = 0x10000  # __SO_ACCEPTCON in the flags of /proc/net/unix
 
 
 class Opened(TypedDict):
-    """The group that is tuned."""
+    """The group that is tuned. `threads` and `interpreters` are those of each process; `own_gil`
+    says that the interpreters have GILs of their own."""
 
     group: str
     policy: str
     switch_interval_s: float
     processes: int
+    threads: int
+    interpreters: int
+    own_gil: bool
 
 
 class Distribution(TypedDict):
@@ -79,12 +84,22 @@ class Connection:
     def present(self) -> Setting:
         return Setting(self.opened["policy"], self.opened["switch_interval_s"])
 
+    def check(self, settings: Iterable[Setting]) -> None:
+        """Raises CommandError (exit code 2) if the server cannot try one of the settings."""
+        present = self.present
+        if self.opened["own_gil"] and any(each[:2] != present[:2] for each in settings):
+            raise CommandError(
+                f"process group {self.opened['group']} has interpreters with GILs of their own, "
+                "and policies and switch intervals are tried on the GIL of a process only",
+                exit_code=2,
+            )
+
     def try_setting(self, setting: Setting) -> None:
-        self._ask(command="try", **setting._asdict())
+        self._ask_for("try", setting)
 
     def apply(self, setting: Setting) -> None:
         """The setting stays when the connection is closed."""
-        self._ask(command="apply", **setting._asdict())
+        self._ask_for("apply", setting)
 
     def begin_block(self) -> None:
         self._ask(command="block", action="begin")
@@ -105,6 +120,13 @@ class Connection:
     def close(self) -> None:
         self._lines.close()
         self._socket.close()
+
+    def _ask_for(self, command: str, setting: Setting) -> None:
+        self._ask(
+            command=command,
+            policy=setting.policy,
+            switch_interval_s=setting.switch_interval_s,
+        )
 
     def _ask(self, shape: object = object, **message: object) -> object:
         """Raises CommandError for an error of the server, and if it has gone."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from headway.tune.confidence import Effect
-from headway.tune.setting import Setting
+from headway.tune.setting import Setting, Shape
 from headway.tune.trials import Block, Rating, Trials
 
 SCHEMA = 1
 
 
-class SettingDocument(TypedDict):
+class ShapeDocument(TypedDict, total=False):
+    """What `headway serve` was started with, as far as the experiment varies it."""
+
+    processes: int  #: How many processes served.
+    threads: int  #: How many threads each process had.
+    interpreters: int  #: How many interpreters each process had.
+
+
+class SettingDocument(ShapeDocument):
     """A setting."""
 
     policy: str  #: The policy.
@@ -45,7 +53,20 @@ class BlockDocument(TypedDict):
     cut: str | None  #: Why the block was cut short or failed; null if it was not.
 
 
-class TuneDocument(TypedDict):
+class ExcludedDocument(TypedDict):
+    """A shape of a server that was not tried."""
+
+    shape: ShapeDocument  #: The shape.
+    why: str  #: The budget that it exceeds, or why its server did not start.
+
+
+class ExclusionsDocument(TypedDict, total=False):
+    """What is not tried."""
+
+    excluded: list[ExcludedDocument]  #: The shapes that were not tried, if there are any.
+
+
+class TuneDocument(ExclusionsDocument):
     """The document: an experiment with settings."""
 
     schema: int  #: 1.
@@ -65,7 +86,7 @@ class TuneDocument(TypedDict):
 def to_document(trials: Trials, advice: str, confidence: float) -> TuneDocument:
     outcome = trials.outcome()
     winner = outcome.winner
-    return {
+    document: TuneDocument = {
         "schema": SCHEMA,
         "result": outcome.result.value,
         "winner": None if winner is None else _setting(winner.setting),
@@ -79,10 +100,23 @@ def to_document(trials: Trials, advice: str, confidence: float) -> TuneDocument:
         "candidates": [_candidate(each) for each in outcome.ratings],
         "blocks": [_block(each) for each in trials.blocks],
     }
+    if trials.excluded:
+        document["excluded"] = [
+            {"shape": _shape(each.shape), "why": each.why} for each in trials.excluded
+        ]
+    return document
 
 
 def _setting(setting: Setting) -> SettingDocument:
-    return {"policy": setting.policy, "switch_interval_s": setting.switch_interval_s}
+    return {
+        "policy": setting.policy,
+        "switch_interval_s": setting.switch_interval_s,
+        **_shape(setting.shape),
+    }
+
+
+def _shape(shape: Shape) -> ShapeDocument:
+    return cast(ShapeDocument, shape.varied())
 
 
 def _candidate(rating: Rating) -> CandidateDocument:

@@ -8,8 +8,10 @@ from headway.tune.setting import Setting
 
 def toml_fragment(group: str, setting: Setting) -> str:
     name = group if group.replace("-", "").replace("_", "").isalnum() else f'"{group}"'
-    return (
-        f"[process-group.{name}]\n"
-        f'policy = "{setting.policy}"\n'
-        f"switch-interval = {SWITCH_INTERVAL.show(setting.switch_interval_s)}"
-    )
+    lines = [
+        f"[process-group.{name}]",
+        f'policy = "{setting.policy}"',
+        f"switch-interval = {SWITCH_INTERVAL.show(setting.switch_interval_s)}",
+        *(f"{option} = {count}" for option, count in setting.shape.varied().items()),
+    ]
+    return "\n".join(lines)

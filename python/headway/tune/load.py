@@ -108,7 +108,9 @@ class RunningLoad:
 def running(
     host: str, port: int, rate: float, connections: int, targets: Mapping[str, float]
 ) -> Iterator[RunningLoad]:
+    """A load that has begun. Raises BenchmarkError if it cannot."""
     command = [sys.executable, str(PROGRAM), host, str(port), str(rate), str(connections)]
     with started(command, "the load", lifetime_s=0) as program:
         program.ask(json.dumps(targets))
+        program.answer()
         yield RunningLoad(program)

@@ -3,10 +3,10 @@ does, and its latency counts from then, also if it has to wait for a connection.
 
     load_program.py HOST PORT RATE CONNECTIONS    with the targets and weights on stdin, as JSON
 
-A line "BEGIN END [TARGET]" on stdin (monotonic nanoseconds) asks for the latencies of the requests
-that were due between these times, in seconds, for one target or for all. The latency of a request
-without an answer is the time until now. This program imports nothing of Headway, so that it starts
-fast.
+It prints an empty JSON object when it begins. A line "BEGIN END [TARGET]" on stdin (monotonic
+nanoseconds) asks for the latencies of the requests that were due between these times, in seconds,
+for one target or for all. The latency of a request without an answer is the time until now. This
+program imports nothing of Headway, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -184,6 +184,7 @@ def main() -> None:
     host, port, rate, connections = sys.argv[1:]
     targets = json.loads(sys.stdin.readline())
     load = Load(host, int(port), float(rate), int(connections), targets)
+    print("{}", flush=True)
     try:
         load.run()
     except OSError as error:

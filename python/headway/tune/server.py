@@ -51,13 +51,14 @@ class Server:
         self._load = load
 
     def measure(self, setting: Setting, control: Figures | None) -> Measured:
-        """Raises CommandError if the server has gone."""
+        """`control` has the control's highest figures; None ends no block early. Raises
+        CommandError if the server has gone."""
         timing, connection = self._timing, self._connection
         connection.try_setting(setting)
         connection.wait(timing.washout_s)
         connection.begin_block()
         begin_ns = time.monotonic_ns()
-        hurt = self._watch(control if setting != connection.present else None)
+        hurt = self._watch(control)
         connection.end_block()
         end_ns = time.monotonic_ns()
         if hurt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import median
 
 from headway.experiments.output import drawing
@@ -22,36 +23,39 @@ def report(trials: Trials, style: Style) -> list[str]:
 
 def effects(trials: Trials) -> Table:
     """The candidates beside the control, whose figures are medians."""
+    names = ["setting", *trials.control.shape.varied(), "blocks", "is"]
     return Table(
         f"Ratios to {trials.control}, with intervals of {1 - LEVEL:.0%} for all together",
-        ["setting", "blocks", "is", *(each.name for each in trials.figures)],
+        [*names, *(each.name for each in trials.figures)],
         [_control(trials), *(_row(trials, each) for each in trials.outcome().ratings)],
-        3,
+        len(names),
+        _excluded(trials),
     )
+
+
+def _excluded(trials: Trials) -> str:
+    reasons = "; ".join(f"{each.shape} ({each.why})" for each in trials.excluded)
+    return f"Excluded: {reasons}." if reasons else ""
 
 
 def _control(trials: Trials) -> list[Cell]:
     blocks = trials.blocks_of(trials.control)
-    cells = []
+    texts = []
     for figure in trials.figures:
         values = [each.figures[figure.key] for each in blocks if figure.key in each.figures]
-        cells.append(Cell(text=figure.show(median(values)) if values else "-"))
-    return [_name(trials.control), Cell(text=str(len(blocks))), Cell(text="control"), *cells]
+        texts.append(figure.show(median(values)) if values else "-")
+    return _cells(trials, trials.control, "control", texts)
 
 
 def _row(trials: Trials, rating: Rating) -> list[Cell]:
-    count = len(trials.blocks_of(rating.setting))
-    effects = (Cell(text=_effect(rating.effects[figure])) for figure in trials.figures)
-    return [
-        _name(rating.setting),
-        Cell(text=str(count)),
-        Cell(text=rating.standing.value),
-        *effects,
-    ]
+    texts = [_effect(rating.effects[figure]) for figure in trials.figures]
+    return _cells(trials, rating.setting, rating.standing.value, texts)
 
 
-def _name(setting: Setting) -> Cell:
-    return Cell(text=str(setting))
+def _cells(trials: Trials, setting: Setting, standing: str, figures: Sequence[str]) -> list[Cell]:
+    blocks = len(trials.blocks_of(setting))
+    shape = map(str, setting.shape.varied().values())
+    return [Cell(text=each) for each in (setting.of_gil, *shape, str(blocks), standing, *figures)]
 
 
 def _effect(found: Effect) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headway.errors import CommandError
 from headway.tune.confidence import Effect, effect
 from headway.tune.goals import Figure, Figures, Goal, log_ratio
-from headway.tune.setting import Setting
+from headway.tune.setting import Excluded, Setting
 
 LEVEL = 0.05
 
@@ -77,8 +77,8 @@ class Measured(NamedTuple):
 
 
 class Trials:
-    """`measure` measures one block of a setting. It is also given the highest figures that blocks
-    of the control have had, once there are any."""
+    """`measure` measures one block of a setting. For a candidate it is also given the highest
+    figures that blocks of the control have had, once there are any. `excluded` is only shown."""
 
     def __init__(
         self,
@@ -93,9 +93,11 @@ class Trials:
         progress: Callable[[str], None],
         chance: random.Random,
         clock: Callable[[], float] = time.monotonic,
+        excluded: Sequence[Excluded] = (),
     ) -> None:
         self.control = control
         self.candidates = list(candidates)
+        self.excluded = list(excluded)
         self.goal = goal
         self.figures = list(figures)
         self.margin = margin
@@ -123,8 +125,9 @@ class Trials:
                     return
                 self._progress(self._describe(number, setting))
                 began_s = self.elapsed_s
-                found = self._measure(setting, self._highest_of_control())
-                if found.cut and setting == self.control:
+                is_control = setting == self.control
+                found = self._measure(setting, None if is_control else self._highest_of_control())
+                if found.cut and is_control:
                     raise CommandError(f"{setting}: {found.cut}")
                 self.blocks.append(Block(number, setting, began_s, found.figures, found.cut))
             waiting = self._waiting()

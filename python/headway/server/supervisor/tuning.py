@@ -224,11 +224,11 @@ class Tuning:
         if command == "open":
             return _describe(session.group, serving)
         if command == "try":
-            session.trial = GilSetting.of(message)
+            session.trial = _trial(session.group, message, serving)
             self.tend(processes)
         elif command == "apply":
             self._applied[session.group.name] = Applied(
-                GilSetting.of(message), _configured(session.group)
+                _trial(session.group, message, serving), _configured(session.group)
             )
             say(
                 f"headway tune (pid {session.pid}) sets {message['policy']} in {session.group.name}"
@@ -292,12 +292,19 @@ def _choose(name: str | None, processes: list[Process]) -> ProcessGroup:
     chosen = next(iter(groups)) if name is None else name
     if chosen not in groups:
         raise Refused(f"--group: found {chosen!r}; allowed: one of {names}")
-    if any(each.own_gil for each in groups[chosen].application_groups):
-        raise Refused(
-            f"process group {chosen} has interpreters with GILs of their own, and only the GIL of "
-            "a process can be tuned"
-        )
     return groups[chosen]
+
+
+def _trial(group: ProcessGroup, message: Message, serving: set[Process]) -> GilSetting:
+    """The setting that a client asks for. Raises `Refused` where it would not take effect."""
+    setting = GilSetting.of(message)
+    if _has_own_gils(group) and any(_present(each) != setting for each in serving):
+        raise Refused(f"the interpreters of process group {group.name} have GILs of their own")
+    return setting
+
+
+def _has_own_gils(group: ProcessGroup) -> bool:
+    return any(each.own_gil for each in group.application_groups)
 
 
 def _describe(group: ProcessGroup, serving: set[Process]) -> dict[str, Any]:
@@ -308,4 +315,7 @@ def _describe(group: ProcessGroup, serving: set[Process]) -> dict[str, Any]:
         "policy": setting[0],
         "switch_interval_s": setting[1],
         "processes": len(serving),
+        "threads": group.threads,
+        "interpreters": max(each.interpreters for each in group.application_groups),
+        "own_gil": _has_own_gils(group),
     }

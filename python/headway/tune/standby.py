@@ -1,0 +1,138 @@
+"""Servers that stand by, one for each shape, because a server cannot change its shape.
+
+All of them run until the experiment ends, and only the one that is measured has a load. So no block
+has a server that is still cold, and each round has a block of each shape.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing
+from typing import NamedTuple
+
+from headway.errors import CommandError
+from headway.experiments import process_tree
+from headway.tune.connection import Connection, Opened
+from headway.tune.goals import MEMORY, Figures
+from headway.tune.load import RunningLoad
+from headway.tune.served import Served
+from headway.tune.server import Server, Timing
+from headway.tune.setting import Excluded, Setting, Shape
+from headway.tune.trials import Measured
+
+# The requests that a load leaves behind are as many as its connections.
+BACKLOG_S = 5.0
+# Several ticks of the kernel's clock, in which a server without requests uses no CPU.
+QUIET_S = 0.05
+
+
+class Budget(NamedTuple):
+    """What the server of a candidate may use. Threads that share a GIL use one core."""
+
+    cores: int
+    memory_bytes: int | None
+
+
+class Standby:
+    """`start` starts a server and asks it for every target; `load` is the load on a port. `path` is
+    the only one whose requests count; None counts all."""
+
+    def __init__(
+        self,
+        present: Opened,
+        budget: Budget,
+        timing: Timing,
+        path: str | None,
+        start: Callable[[Shape], AbstractContextManager[Served]],
+        load: Callable[[int], AbstractContextManager[RunningLoad]],
+    ) -> None:
+        self._present = present
+        self._budget = budget
+        self._timing = timing
+        self._path = path
+        self._start = start
+        self._load = load
+        self._stack = ExitStack()
+        self._served: dict[Shape, Served] = {}
+        self._control: Shape | None = None
+        self.excluded: list[Excluded] = []
+
+    def __enter__(self) -> Standby:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add_control(self, shape: Shape, served: Served) -> None:
+        """The server of the present shape, which no budget limits. Its caller ends it."""
+        self._control = shape
+        self._served[shape] = served
+
+    def add(self, shape: Shape) -> bool:
+        """Starts the server of a shape, unless it has one. False if the shape is excluded."""
+        if shape in self._served:
+            return True
+        why = self._beyond_cores(shape)
+        if not why:
+            try:
+                why = self._add(shape)
+            except CommandError as error:
+                why = str(error)
+        if why:
+            self.excluded.append(Excluded(shape, why))
+        return not why
+
+    def _add(self, shape: Shape) -> str:
+        with ExitStack() as stack:
+            served = stack.enter_context(self._start(shape))
+            why = self._beyond_memory(process_tree.pss_bytes(served.pid))
+            if not why:
+                self._served[shape] = served
+                self._stack.push(stack.pop_all())
+        return why
+
+    def measure(self, setting: Setting, control: Figures | None) -> Measured:
+        """One block. A server that has gone has no figures."""
+        served = self._served[setting.shape]
+        try:
+            with (
+                closing(Connection(served.address, None)) as connection,
+                self._load(served.port) as load,
+            ):
+                server = Server(connection, self._timing, self._path, load)
+                found = server.measure(setting, control)
+        except CommandError as error:
+            return Measured({}, str(error))
+        memory_bytes = process_tree.pss_bytes(served.pid)
+        _wait_for_backlog(served.pid)
+        if not found.figures:
+            return found
+        if setting.shape != self._control and (why := self._beyond_memory(memory_bytes)):
+            return Measured({}, why)
+        return Measured({**found.figures, MEMORY.key: float(memory_bytes)})
+
+    def _beyond_cores(self, shape: Shape) -> str:
+        gils = 1
+        if self._present["own_gil"]:
+            gils = shape.interpreters or self._present["interpreters"]
+        cores = gils * (shape.processes or self._present["processes"])
+        if cores <= self._budget.cores:
+            return ""
+        return f"it can use {cores} cores; --cores allows {self._budget.cores}"
+
+    def _beyond_memory(self, used_bytes: int) -> str:
+        most = self._budget.memory_bytes
+        if most is None or used_bytes <= most:
+            return ""
+        return f"it uses {MEMORY.show(used_bytes)}; --memory allows {MEMORY.show(most)}"
+
+
+def _wait_for_backlog(pid: int) -> None:
+    """Until the requests that the load has left behind use no CPU, which the next block needs. A
+    server that is busy without requests never becomes quiet."""
+    end_s = time.monotonic() + BACKLOG_S
+    before_s, now_s = -1.0, process_tree.cpu_s(pid)
+    while now_s != before_s and time.monotonic() < end_s:
+        time.sleep(QUIET_S)
+        before_s, now_s = now_s, process_tree.cpu_s(pid)
