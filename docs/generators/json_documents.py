@@ -80,6 +80,8 @@ DOCUMENTS = (
         (
             tune_document.TuneDocument,
             tune_document.SettingDocument,
+            tune_document.ShapeDocument,
+            tune_document.ExcludedDocument,
             tune_document.CandidateDocument,
             tune_document.EffectDocument,
             tune_document.BlockDocument,

@@ -4,6 +4,8 @@ import argparse
 import itertools
 import math
 import random
+import re
+from collections.abc import Sequence
 
 import pytest
 from made_experiments import CONTROL, DEADLINE, PRIORITY, experiment
@@ -15,14 +17,19 @@ from headway.report.terminal import Style
 from headway.tune import text
 from headway.tune.connection import Counts
 from headway.tune.document import TuneDocument, to_document
+from headway.tune.fragment import toml_fragment
 from headway.tune.goals import OF_SERVER, P99, THROUGHPUT, Figures, Goal, GoalKind
 from headway.tune.server import harm
-from headway.tune.setting import Setting, candidates
+from headway.tune.setting import Excluded, Setting, Shape, candidates
 from headway.tune.trials import Measured, Result, Standing, Trials
 
 
 def trials_of(
-    figures_of: dict[Setting, Figures], goal: Goal, cut: str = "", rounds: int = 20
+    figures_of: dict[Setting, Figures],
+    goal: Goal,
+    cut: str = "",
+    rounds: int = 20,
+    excluded: Sequence[Excluded] = (),
 ) -> Trials:
     """With little noise. Blocks of a setting without figures are cut."""
     chance, clock = random.Random(1), [0.0]
@@ -45,6 +52,7 @@ def trials_of(
         progress=lambda _: None,
         chance=chance,
         clock=lambda: clock[0],
+        excluded=excluded,
     )
 
 
@@ -237,3 +245,53 @@ def test_a_control_that_fails_ends_the_experiment_before_any_candidate() -> None
     with pytest.raises(CommandError, match="exit status 1"):
         trials.run()
     assert tried == [CONTROL]
+
+
+def test_with_shapes_only_what_is_named_varies() -> None:
+    present = CONTROL._replace(shape=Shape(threads=4))
+    shapes = [Shape(threads=4), Shape(threads=8)]
+    assert list(map(str, candidates(present, shapes=shapes))) == ["interval at 5 ms (threads = 8)"]
+    found = candidates(present, ["interval", "priority"], [0.005, 0.001], shapes)
+    assert len(found) == 7
+    assert present not in found
+
+
+def test_results_name_the_shape() -> None:
+    present, best = (CONTROL._replace(shape=Shape(2, count)) for count in (1, 8))
+    why = "it can use 4 cores; --cores allows 2"
+    trials = trials_of(
+        {present: figures(1.0), best: figures(0.1)},
+        Goal(P99),
+        excluded=[Excluded(Shape(4, 8), why)],
+    )
+    trials.run()
+    advice = text.advice(trials)
+    assert advice.startswith("interval at 5 ms (processes = 2, threads = 8): p99 0.1")
+    assert "of that of interval at 5 ms (processes = 2, threads = 1)" in advice
+    drawn = "\n".join(text.report(trials, Style(120)))
+    assert re.search(r"setting +processes +threads +blocks", drawn)
+    assert re.search(r"interval at 5 ms +2 +8 +\d+ +better", drawn)
+    assert f"Excluded: processes = 4, threads = 8 ({why})." in " ".join(drawn.split())
+    document = to_document(trials, advice, 0.95)
+    assert find_problem(document, TuneDocument) == ""
+    assert document["winner"] == {
+        "policy": "interval",
+        "switch_interval_s": 0.005,
+        "processes": 2,
+        "threads": 8,
+    }
+    assert document["excluded"] == [{"shape": {"processes": 4, "threads": 8}, "why": why}]
+    assert toml_fragment("main", best) == (
+        '[process-group.main]\npolicy = "interval"\nswitch-interval = 0.005\n'
+        "processes = 2\nthreads = 8"
+    )
+
+
+def test_without_shapes_nothing_of_them_is_shown() -> None:
+    trials = trials_of({CONTROL: figures(1.0), PRIORITY: figures(0.1)}, Goal(P99))
+    trials.run()
+    document = to_document(trials, text.advice(trials), 0.95)
+    assert document["control"].keys() == {"policy", "switch_interval_s"}
+    assert "excluded" not in document
+    assert text.effects(trials).headings[:3] == ["setting", "blocks", "is"]
+    assert text.effects(trials).note == ""

@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
 from headway.experiments import interpreters
 from headway.experiments.metadata import Circumstances
 from headway.tune import page, text
+from headway.tune.setting import Shape
 from headway.tune.trials import Trials
 
 
@@ -37,6 +38,15 @@ def test_a_page_has_the_advice_the_effects_and_every_block(tmp_path: Path) -> No
     # Each block is a marker of its setting's line.
     markers = re.findall(r"<use ", html)
     assert len(markers) >= len(trials.blocks) - 1
+
+
+def test_a_page_names_the_shapes_of_servers(tmp_path: Path) -> None:
+    one, eight = (CONTROL._replace(shape=Shape(threads=count)) for count in (1, 8))
+    trials = experiment(1, {one: 0.1, eight: 0.02})
+    trials.run()
+    html = drawn(trials, tmp_path / "page.html")
+    assert '<th scope="row" class="name">interval at 5 ms (threads = 8)</th>' in html
+    assert f"<p>{text.advice(trials)}</p>" in html
 
 
 def test_a_page_without_a_block_is_one(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from configured import with_own_gil
 from launch import GIL_ENABLED, run_main
 from supervised import Held, Load, Supervised
 
@@ -179,6 +180,23 @@ def test_groups_are_chosen_by_name(tmp_path: Path, address: str) -> None:
             assert expected in done.stderr
         with closing(Connection(address, "two")) as connection:
             assert connection.opened["group"] == "two"
+
+
+@with_own_gil
+def test_interpreters_with_own_gils_keep_their_setting(tmp_path: Path, address: str) -> None:
+    own = {"name": "own", "interpreters": 2, "own_gil": True, "python_path": []}
+    mounts = [{"path": "", "application": "scheduled:application", "application_group": "own"}]
+    with serving(tmp_path, {"mounts": mounts, "application_groups": [own], "threads": 3}):
+        with closing(Connection(address, None)) as connection:
+            opened = connection.opened
+            assert (opened["threads"], opened["interpreters"], opened["own_gil"]) == (3, 2, True)
+            connection.try_setting(connection.present)
+            with pytest.raises(CommandError, match="have GILs of their own"):
+                connection.try_setting(TRIAL)
+        done = run_main("tune", address)
+        assert done.returncode == 2
+        assert "process group main has interpreters with GILs of their own" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_pid_file_names_the_server(tmp_path: Path, address: str) -> None:

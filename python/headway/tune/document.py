@@ -13,7 +13,7 @@ SCHEMA = 1
 
 
 class ShapeDocument(TypedDict, total=False):
-    """What `headway serve` was started with, as far as the experiment varies it."""
+    """The options of `headway serve` that the experiment varies. Others are absent."""
 
     processes: int  #: How many processes served.
     threads: int  #: How many threads each process had.
@@ -61,7 +61,7 @@ class ExcludedDocument(TypedDict):
 
 
 class ExclusionsDocument(TypedDict, total=False):
-    """What is not tried."""
+    """The shapes that an experiment leaves out."""
 
     excluded: list[ExcludedDocument]  #: The shapes that were not tried, if there are any.
 

@@ -13,7 +13,7 @@ SWITCH_INTERVALS_S = (0.005, 0.0005)
 
 
 class Shape(NamedTuple):
-    """What `headway serve` is started with. None is what an experiment does not vary."""
+    """Options of `headway serve`. An option that an experiment does not vary is None."""
 
     processes: int | None = None
     threads: int | None = None

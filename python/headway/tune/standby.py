@@ -28,7 +28,7 @@ QUIET_S = 0.05
 
 
 class Budget(NamedTuple):
-    """What the server of a candidate may use. Threads that share a GIL use one core."""
+    """The limits of a candidate's server. Threads that share a GIL use one core."""
 
     cores: int
     memory_bytes: int | None
