@@ -24,7 +24,7 @@ from headway.experiments.progress import clear_progress, progress
 from headway.options import Bytes, Whole, argument
 from headway.server.config.options import OPTIONS
 from headway.tune import load
-from headway.tune.connection import Connection
+from headway.tune.connection import Connection, Opened
 from headway.tune.fragment import toml_fragment
 from headway.tune.goals import MEMORY, OF_SERVER
 from headway.tune.served import Served, serving
@@ -46,7 +46,7 @@ when it is due, whatever the server does, and its latency counts from then. What
 --processes, --threads and --interpreters name further values of these options of the server. Every
 combination is a candidate, within --cores and --memory, and has a server of its own, which runs
 until the experiment ends. The policy and the switch interval are then varied only if they are
-named.
+named, and memory is a figure for --goal as well.
 """
 EXAMPLES = """\
 examples:
@@ -149,6 +149,13 @@ def read_shapes(options: argparse.Namespace) -> list[Shape]:
     return []
 
 
+def present_shape(opened: Opened, candidate: Shape) -> Shape:
+    """The shape of a server, with the numbers that a candidate has."""
+    present = Shape(opened["processes"], opened["threads"], opened["interpreters"])
+    left_out = {name: None for name in Shape._fields if name not in candidate.varied()}
+    return present._replace(**left_out)
+
+
 def tune_shapes(
     options: argparse.Namespace,
     planned: Planned,
@@ -159,16 +166,8 @@ def tune_shapes(
 ) -> int:
     """Tunes servers of several shapes. `served` is the server with the present one."""
     with closing(Connection(served.address, None)) as connection:
-        opened, present = connection.opened, connection.present
-        of_opened = (opened["processes"], opened["threads"], opened["interpreters"])
-        control = present._replace(
-            shape=Shape(
-                *(
-                    count if is_varied is not None else None
-                    for count, is_varied in zip(of_opened, shapes[0], strict=True)
-                )
-            )
-        )
+        opened = connection.opened
+        control = connection.present._replace(shape=present_shape(opened, shapes[0]))
         chosen = chosen_candidates(options, control, shapes)
         connection.check(chosen)
     cores = options.cores or len(os.sched_getaffinity(0))

@@ -103,6 +103,11 @@ class RunningLoad:
             FAILURES: answer[FAILURES] / len(latencies_s),
         }
 
+    def drain(self) -> None:
+        """Ends the load and waits until its requests are answered, or for some seconds."""
+        self._program.ask("drain")
+        self._program.answer()
+
 
 @contextmanager
 def running(

@@ -5,8 +5,10 @@ does, and its latency counts from then, also if it has to wait for a connection.
 
 It prints an empty JSON object when it begins. A line "BEGIN END [TARGET]" on stdin (monotonic
 nanoseconds) asks for the latencies of the requests that were due between these times, in seconds,
-for one target or for all. The latency of a request without an answer is the time until now. This
-program imports nothing of Headway, so that it starts fast.
+for one target or for all. The latency of a request without an answer is the time until now. The
+line "drain" ends the load: the program sends nothing any more, and prints an empty object when all
+requests are answered, or after DRAIN_S. This program imports nothing of Headway, so that it starts
+fast.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import NamedTuple
 NS = 1e9
 # Requests that were due longer ago are forgotten.
 KEPT_S = 120.0
+DRAIN_S = 10.0
 
 
 class Due(NamedTuple):
@@ -158,6 +161,9 @@ class Load:
         words = sys.stdin.readline().split()
         if not words:
             return False
+        if words == ["drain"]:
+            self._drain()
+            return False
         begin_ns, end_ns = map(int, words[:2])
         now_ns = time.monotonic_ns()
         under_way = [each.request for each in self._under_way if each.request is not None]
@@ -178,6 +184,13 @@ class Load:
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
         return True
+
+    def _drain(self) -> None:
+        end_s = time.monotonic() + DRAIN_S
+        while self._under_way and (left_s := end_s - time.monotonic()) > 0:
+            for each in select.select([*self._under_way], [], [], left_s)[0]:
+                self._receive(each)
+        print("{}", flush=True)
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ has a server that is still cold, and each round has a block of each shape.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
 from typing import NamedTuple
@@ -20,11 +19,6 @@ from headway.tune.served import Served
 from headway.tune.server import Server, Timing
 from headway.tune.setting import Excluded, Setting, Shape
 from headway.tune.trials import Measured
-
-# The requests that a load leaves behind are as many as its connections.
-BACKLOG_S = 5.0
-# Several ticks of the kernel's clock, in which a server without requests uses no CPU.
-QUIET_S = 0.05
 
 
 class Budget(NamedTuple):
@@ -96,16 +90,15 @@ class Standby:
         """One block. A server that has gone has no figures."""
         served = self._served[setting.shape]
         try:
-            with (
-                closing(Connection(served.address, None)) as connection,
-                self._load(served.port) as load,
-            ):
-                server = Server(connection, self._timing, self._path, load)
-                found = server.measure(setting, control)
+            with self._load(served.port) as load:
+                with closing(Connection(served.address, None)) as connection:
+                    server = Server(connection, self._timing, self._path, load)
+                    found = server.measure(setting, control)
+                # What the server still has to do would delay the next block, its own or another's.
+                load.drain()
         except CommandError as error:
             return Measured({}, str(error))
         memory_bytes = process_tree.pss_bytes(served.pid)
-        _wait_for_backlog(served.pid)
         if not found.figures:
             return found
         if setting.shape != self._control and (why := self._beyond_memory(memory_bytes)):
@@ -126,13 +119,3 @@ class Standby:
         if most is None or used_bytes <= most:
             return ""
         return f"it uses {MEMORY.show(used_bytes)}; --memory allows {MEMORY.show(most)}"
-
-
-def _wait_for_backlog(pid: int) -> None:
-    """Until the requests that the load has left behind use no CPU, which the next block needs. A
-    server that is busy without requests never becomes quiet."""
-    end_s = time.monotonic() + BACKLOG_S
-    before_s, now_s = -1.0, process_tree.cpu_s(pid)
-    while now_s != before_s and time.monotonic() < end_s:
-        time.sleep(QUIET_S)
-        before_s, now_s = now_s, process_tree.cpu_s(pid)
