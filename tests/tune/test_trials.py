@@ -233,6 +233,18 @@ def test_the_warm_up_does_not_count() -> None:
     )
 
 
+def test_each_server_has_a_warm_up() -> None:
+    small, large = Shape(threads=1), Shape(threads=8)
+    present, other = CONTROL._replace(shape=small), PRIORITY._replace(shape=small)
+    trials = experiment(
+        1,
+        {present: 1, other: 1, CONTROL._replace(shape=large): 1, PRIORITY._replace(shape=large): 1},
+    )
+    trials.run()
+    first = [block.setting for block in trials.blocks if block.round == 0]
+    assert first == [present, CONTROL._replace(shape=large)]
+
+
 def test_a_control_that_fails_ends_the_experiment_before_any_candidate() -> None:
     tried = []
 

@@ -1,8 +1,9 @@
 """The rounds of an experiment: the control and every candidate that is still open, in random order.
 
-A block of the control comes before them. It warms up caches, and shows whether the control works
-at all. A candidate that is settled has no more blocks. This module knows neither what a block is
-nor how results are shown. `outcome()` can be asked at any moment, however the rounds ended.
+A block of each server comes before them, the control's first. It warms up caches, and shows whether
+the control works at all. A candidate that is settled has no more blocks. This module knows neither
+what a block is nor how results are shown. `outcome()` can be asked at any moment, however the
+rounds ended.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Trials:
     def run(self) -> None:
         """Until there is a result, or the time is over. Raises CommandError if a block of the
         control fails."""
-        settings, number = [self.control], WARM_UP
+        settings, number = self._warm_ups(), WARM_UP
         while settings:
             for setting in settings:
                 if self.elapsed_s >= self.for_s:
@@ -126,7 +127,9 @@ class Trials:
                 self._progress(self._describe(number, setting))
                 began_s = self.elapsed_s
                 is_control = setting == self.control
-                found = self._measure(setting, None if is_control else self._highest_of_control())
+                is_judged = not is_control and number != WARM_UP
+                highest = self._highest_of_control() if is_judged else None
+                found = self._measure(setting, highest)
                 if found.cut and is_control:
                     raise CommandError(f"{setting}: {found.cut}")
                 self.blocks.append(Block(number, setting, began_s, found.figures, found.cut))
@@ -134,6 +137,13 @@ class Trials:
             settings = [self.control, *waiting] if waiting else []
             self._chance.shuffle(settings)
             number += 1
+
+    def _warm_ups(self) -> list[Setting]:
+        """The control, and a candidate of each other shape, which has a server of its own."""
+        first_of = {self.control.shape: self.control}
+        for each in self.candidates:
+            first_of.setdefault(each.shape, each)
+        return list(first_of.values())
 
     def blocks_of(self, setting: Setting) -> list[Block]:
         """Those of the rounds."""
@@ -170,7 +180,7 @@ class Trials:
             ratios = [log_ratio(figure, *pair) for pair in pairs]
             known = [each for each in ratios if each is not None]
             effects[figure] = effect(known, self.level)
-        is_cut = any(each.cut for each in own.values())
+        is_cut = any(each.cut for each in self.blocks if each.setting == setting)
         standing = Standing.NOT_BETTER if is_cut else self._standing(effects)
         return Rating(setting, standing, effects)
 
