@@ -35,7 +35,7 @@ def recorder_settings(arguments: Sequence[str], folder: Path) -> Settings:
 
 
 def check_server(container: Container, folder: Path) -> dict[str, str]:
-    """What `headway serve --check` says to the server's command: each option with its value."""
+    """The answer of `headway serve --check` to the server's command: each option with its value."""
     arguments = container.arguments("serve")
     assert arguments is not None, container.command
     (folder / "shop.py").write_text("def app(environ, start_response): ...\n")

@@ -55,7 +55,7 @@ class Container:
         return found[0] if found else None
 
     def arguments(self, verb: str) -> tuple[str, ...] | None:
-        """What follows `headway VERB`; `None` for another command."""
+        """The words after `headway VERB`; `None` for another command."""
         return self.command[2:] if self.command[:2] == ("headway", verb) else None
 
 
@@ -64,7 +64,7 @@ class Pod:
     name: str
     # Sidecars first: they start first, and end last.
     containers: tuple[Container, ...]
-    # What each volume is, as the manifest has it.
+    # The definition of each volume in the manifest.
     volumes: dict[str, dict[str, Any]]
     fs_group: int | None
     grace_period_s: int

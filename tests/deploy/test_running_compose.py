@@ -28,7 +28,7 @@ PAGES = ROOT / "tests/apps/telemetry_pages.py"
 COLLECTOR = ROOT / ".venvs/collector/otelcol"
 SERVICES = services()
 REQUESTS = 40
-# What the images of others run, by their own documentation.
+# The commands of the images of others, by their own documentation.
 COMMANDS = {
     "collector": (str(COLLECTOR), "--config=/etc/otelcol/config.yaml"),
     "prometheus": (

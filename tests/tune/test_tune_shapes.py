@@ -50,7 +50,8 @@ def serve(folder: Path, source: str, *words: str, present: Sequence[str] = ()) -
 
 
 def figures_of_winner(document: TuneDocument) -> list[dict[str, float]]:
-    """Of each block, without those in which a process of a busy machine was late to answer."""
+    """The figures of each block. A block in which a process of a busy machine was late to answer
+    has none."""
     return [
         each["figures"]
         for each in document["blocks"]

@@ -94,7 +94,7 @@ class Standby:
                 with closing(Connection(served.address, None)) as connection:
                     server = Server(connection, self._timing, self._path, load)
                     found = server.measure(setting, control)
-                # What the server still has to do would delay the next block, its own or another's.
+                # Requests that are left would delay the next block, of this server or another one.
                 load.drain()
         except CommandError as error:
             return Measured({}, str(error))
