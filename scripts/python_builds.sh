@@ -47,7 +47,9 @@ build_like() {  # NAME PREFIX
         musl)
             need=(musl)
             zig="$scripts/../.venvs/tools/bin/python-zig"
+            # zig's musl has functions that Debian 12's does not have.
             options=(CC="$zig cc -target $(uname -m)-linux-musl -dynamic" AR="$zig ar" RANLIB="$zig ranlib"
+                ac_cv_func_preadv2=no ac_cv_func_pwritev2=no
                 CFLAGS='-fno-sanitize=all -Wno-date-time' PKG_CONFIG=false --build="$(uname -m)-linux-musl")
             ;;
     esac
