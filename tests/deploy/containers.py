@@ -249,7 +249,9 @@ class Running:
         inside = ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--uts", "--root")
         path = f"PATH={Path(sys.prefix)}/bin:/usr/bin:/bin"
         return subprocess.run(
-            [*inside, *self._as_user(self.container), "env", "-i", path, *command],
+            # The tests' own directory is not in the container. CPython 3.13.0 raises SystemError
+            # for a missing attribute of a module where the current directory cannot be had.
+            [*inside, *self._as_user(self.container), "env", "-i", "--chdir=/", path, *command],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

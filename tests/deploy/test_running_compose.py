@@ -125,10 +125,10 @@ def test_a_request_is_seen_by_grafanas_questions(composition: Composition) -> No
         found = ask(composition, source, 'sum(headway_requests_total{group="shop"})')
         seen = float(found[0]["value"][1]) if found else 0.0
     # Each metric has come all the way, under the name that it has at the recorder.
-    shown = composition.get("recorder", "http://recorder:8888/metrics")[1].decode()
-    names = set(re.findall(r"^(headway_\w+)", shown, re.MULTILINE))
-    arrived = ask(composition, source, '{__name__=~"headway_.*"}')
-    assert names == {each["metric"]["__name__"] for each in arrived}
+    recorder.wait_until(
+        lambda: names_at_recorder(composition) == {name_of(each) for each in all_of(composition)}
+    )
+    names, arrived = names_at_recorder(composition), all_of(composition)
     places = [each["metric"] for each in arrived if "group" in each["metric"]]
     assert {(each["host"], each["group"]) for each in places} == {("shop", "shop")}
     asked = expressions(board)
@@ -139,6 +139,20 @@ def test_a_request_is_seen_by_grafanas_questions(composition: Composition) -> No
     assert len(answered) > len(asked) / 2
     for name in ("shop", "recorder", "prometheus", "collector"):
         assert composition.running[name].end(25) == 0, composition.running[name].log
+
+
+def names_at_recorder(composition: Composition) -> set[str]:
+    shown = composition.get("recorder", "http://recorder:8888/metrics")[1].decode()
+    return set(re.findall(r"^(headway_\w+)", shown, re.MULTILINE))
+
+
+def all_of(composition: Composition) -> list[dict[str, Any]]:
+    """The series of Headway that Prometheus has."""
+    return ask(composition, grafana()[0], '{__name__=~"headway_.*"}')
+
+
+def name_of(series: dict[str, Any]) -> str:
+    return str(series["metric"]["__name__"])
 
 
 def is_there(composition: Composition, place: str, url: str) -> bool:
@@ -170,6 +184,9 @@ def ask(composition: Composition, source: str, expression: str) -> list[dict[str
         url = f"{source}/api/v1/query?{urlencode({'query': expression})}"
         status, body = composition.get("grafana", url)
     except URLError:
+        return []
+    if status == 503:
+        # Prometheus starts.
         return []
     result = json.loads(body)
     assert (status, result["status"]) == (200, "success"), (expression, result)

@@ -171,10 +171,12 @@ def kept(pod: RunningPod) -> dict[str, str]:
 
 
 def result_of(pod: RunningPod, expression: str) -> list[Any]:
-    """The series that Prometheus has; none while it does not answer."""
+    """The series that Prometheus has; none while it does not answer, or is not ready."""
     try:
-        body = pod.get(9090, f"/api/v1/query?{urlencode({'query': expression})}")[1]
+        status, body = pod.get(9090, f"/api/v1/query?{urlencode({'query': expression})}")
     except URLError:
+        return []
+    if status == 503:
         return []
     found: list[Any] = json.loads(body)["data"]["result"]
     return found
