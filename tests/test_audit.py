@@ -203,10 +203,10 @@ def test_an_application_is_refused_for_what_it_raised(tmp_path: Path, extensions
 @pytest.mark.slow("waits until modules have used up their time")
 def test_a_module_that_hangs(tmp_path: Path, extensions: Path) -> None:
     write(tmp_path, "import hangs\n")
-    _, found = audit(tmp_path, "--python-path", extensions, "--timeout", "2")
+    _, found = audit(tmp_path, "--python-path", extensions, "--timeout", "4")
     shared = module(found, "hangs")["shared_gil"]
     assert shared["answer"] == "no"
-    assert shared["reason"].startswith("it hangs: no answer for 2 s, in the second")
+    assert shared["reason"].startswith("it hangs: no answer for 4 s, in the second")
 
 
 @needs_compiler
