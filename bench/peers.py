@@ -38,6 +38,7 @@ class Application(NamedTuple):
 APPLICATIONS = {
     "hello": Application(PROGRAMS, "hello", "app"),
     "pages": Application(PROGRAMS, "pages", "app"),
+    "bodies": Application(PROGRAMS, "bodies", "app"),
     "flask": Application(ROOT / "tests" / "apps", "flask_site", "app"),
     "django": Application(ROOT / "tests" / "apps", "django_site", "application"),
 }

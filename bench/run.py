@@ -30,6 +30,10 @@ tuning:
 
   tune                 whether headway tune finds the setting that is known to be best; two hours
 
+growth:
+
+  scaling              how cost grows with threads, with connections and with bytes
+
 simulator:
 
   what_if              what is predicted from a recording, beside what then happens
@@ -75,6 +79,7 @@ SERVER_BENCHMARKS = (
 TELEMETRY_BENCHMARKS = ("telemetry_reporter", "telemetry_story")
 PROFILE_BENCHMARKS = ("profile_cost", "py_spy")
 TUNE_BENCHMARKS = ("tune",)
+SCALING_BENCHMARKS = ("scaling",)
 SIMULATOR_BENCHMARKS = ("what_if",)
 SINGLE = (
     *BENCHMARKS,
@@ -82,6 +87,7 @@ SINGLE = (
     *TELEMETRY_BENCHMARKS,
     *PROFILE_BENCHMARKS,
     *TUNE_BENCHMARKS,
+    *SCALING_BENCHMARKS,
     *SIMULATOR_BENCHMARKS,
 )
 WITHOUT_CELLS = ("meter",)

@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from generators import (  # noqa: E402
+    curves,
     drawings,
     json_documents,
     metrics,
@@ -51,6 +52,7 @@ PAGES = {
     "reference/metrics.md": metrics.page,
 }
 DRAWINGS = ROOT / "explanation" / "drawings"
+CURVES = ROOT / "drawings"
 
 
 def write_generated() -> None:
@@ -61,6 +63,9 @@ def write_generated() -> None:
     with TemporaryDirectory() as folder:
         for name in drawings.DRAWINGS:
             _write(DRAWINGS / name, drawings.draw(name, Path(folder)))
+    CURVES.mkdir(exist_ok=True)
+    for curve in curves.curves():
+        _write(CURVES / curve.file, curves.draw(curve))
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -66,6 +66,25 @@ def test_a_benchmark_of_the_profile_measures(
 
 
 @pytest.mark.serial
+@pytest.mark.slow("runs a benchmark script")
+def test_the_benchmark_of_growth_measures_each_part(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    short = ("--rounds", "1", "--seconds", "0.5", "--size", "20", "--policy", "priority")
+    parts = ("waiters", "idle", "download", "upload", "headers")
+    result = python(BENCH / "scaling.py", *short, "--part", *parts, "--peer", "--json", file)
+    assert result.returncode == 0, result.stderr
+    experiments = json.loads(file.read_text())["experiments"]
+    rows = {each["name"].removeprefix("scaling "): each["rows"] for each in experiments}
+    assert rows["missing"] == []
+    subjects = {row["parameters"]["subject"] for row in rows["turns_per_s"]}
+    assert subjects == {"stock 5 ms", "interval", "priority"}
+    measured = [row for row in rows["p50_s"] if row["median"] > 0]
+    assert {row["parameters"]["part"] for row in measured} == {*parts} - {"waiters"}
+    assert [row["median"] for row in rows["idle_connections"]] == [20]
+    assert all(row["median"] > 0 for row in rows["snapshot_s"])
+
+
+@pytest.mark.serial
 @pytest.mark.slow("tunes a server for some seconds")
 def test_the_benchmark_of_tune_knows_the_answer(tmp_path: Path) -> None:
     """Nobody waits for the GIL, so nothing can win, however busy the machine is."""

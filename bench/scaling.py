@@ -1,0 +1,270 @@
+"""How cost grows: with threads that wait for the GIL, with connections, and with bytes.
+
+  waiters  a thread that sleeps for 0.2 ms again and again beside threads that compute: how late it
+           continues, which is the time to wake up and to take the GIL. The processor time of the
+           process. Then, with these threads idle, the time of a snapshot and of its report.
+  idle     connections that are kept open without a request: memory for each, and the latency of
+           requests on new connections beside them
+  active   connections that all send hello again and again (wrk): requests/s and latency
+  download, upload, headers
+           bytes of a response's body, of a request's body, and of one header field: latency and
+           bytes a second, one request after the other over one connection
+
+Servers run as one process with four threads, except those that have no threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import server_idle
+import sitting
+import wrk
+from figures import Figures, number, percentile, print_targets, table, target
+from installed import Installed
+from peers import PEERS, Server
+from places import PROGRAMS
+from server_idle import raise_descriptor_limit
+from serving import serving
+from side_by_side import add_options, headways, installed_peers, missing
+
+from headway.experiments import signals
+from headway.experiments.claim import Statement
+from headway.experiments.processes import (
+    STOCK,
+    BenchmarkError,
+    Setting,
+    Window,
+    program,
+    started,
+    stock_and,
+)
+
+NAME = "scaling"
+THREADS = 4
+WARM_UP_S = 0.3
+KB, MB = 1_000, 1_000_000
+SIZES: dict[str, tuple[int, ...]] = {
+    "waiters": (2, 10, 100, 1_000),
+    "idle": (10, 100, 1_000, 10_000),
+    "active": (10, 100, 1_000),
+    "download": (0, KB, 100 * KB, MB, 10 * MB, 100 * MB),
+    "upload": (0, KB, 100 * KB, MB, 10 * MB, 100 * MB),
+    "headers": (10, 100, KB, 8 * KB),
+}
+BY_BYTES = ("download", "upload", "headers")
+# The p50 of the wait beside the most threads, of that beside the fewest.
+FLAT = 1.5
+
+BODY_HEADINGS = {
+    "p50_s": ("p50 ms", 1e3),
+    "p99_s": ("p99 ms", 1e3),
+    "bytes_per_s": ("MB/s", 1e-6),
+}
+# For each figure of a part: the heading of its column, and the factor to the unit shown.
+HEADINGS = {
+    "waiters": {
+        "late_p50_s": ("late p50 us", 1e6),
+        "late_p99_s": ("p99 us", 1e6),
+        "turns_per_s": ("turns/s", 1.0),
+        "cpu_cores": ("cores", 1.0),
+        "snapshot_s": ("snapshot ms", 1e3),
+        "report_s": ("report ms", 1e3),
+    },
+    "idle": {
+        "per_connection_bytes": ("bytes each", 1.0),
+        "p50_s": ("new: p50 ms", 1e3),
+        "p99_s": ("p99 ms", 1e3),
+        "idle_connections": ("answered", 1.0),
+    },
+    "active": {
+        "requests_per_s": ("requests/s", 1.0),
+        "p50_s": ("p50 ms", 1e3),
+        "p99_s": ("p99 ms", 1e3),
+        "rss_bytes": ("RSS MB", 1e-6),
+    },
+    **dict.fromkeys(BY_BYTES, BODY_HEADINGS),
+}
+
+
+class Cell(NamedTuple):
+    """`subject` is a policy, or a server's name and shape."""
+
+    part: str
+    size: int
+    subject: str
+
+    def parameters(self) -> dict[str, Any]:
+        return self._asdict()
+
+    def __str__(self) -> str:
+        return f"{self.part}, {self.size:,}: {self.subject}"
+
+
+Measure = Callable[[int, float], dict[str, float]]
+
+
+def waiters(setting: Setting, count: int, seconds: float) -> dict[str, float]:
+    measured = ["measured"] if setting.policy else []
+    with program(setting, "waiting_crowd", str(count), *measured, folder=PROGRAMS) as running:
+        running.answer()
+        running.measure(Window.after(WARM_UP_S, seconds))
+        answer = running.answer()
+    late_s = answer.pop("late_s")
+    return {
+        "turns_per_s": len(late_s) / seconds,
+        "late_p50_s": percentile(late_s, 0.5),
+        "late_p99_s": percentile(late_s, 0.99),
+        **answer,
+    }
+
+
+def idle(server: Server, installed: Installed, count: int, seconds: float) -> dict[str, float]:
+    return server_idle.measure_cell(server_idle.Cell(count, server), installed, seconds)
+
+
+def active(server: Server, installed: Installed, count: int, seconds: float) -> dict[str, float]:
+    with serving(server, "hello", installed.bin) as served:
+        wrk.load(served.port, "/", 1, connections=count)
+        load = wrk.load(served.port, "/", seconds, connections=count)
+        rss_bytes = served.rss_bytes()
+    return {
+        "requests_per_s": load.requests / load.duration_s,
+        "p50_s": load.p50_s,
+        "p99_s": load.p99_s,
+        "rss_bytes": float(rss_bytes),
+    }
+
+
+def of_size(
+    kind: str, server: Server, installed: Installed, size: int, seconds: float
+) -> dict[str, float]:
+    script = str(PROGRAMS / "sized_client.py")
+    with serving(server, "bodies", installed.bin) as served:
+        words = STOCK.command(script, str(served.port), kind, str(size))
+        with started(words, "sized_client.py") as client:
+            client.answer()
+            client.measure(Window.after(WARM_UP_S, seconds))
+            latencies_s = client.answer()["latencies_s"]
+    return {
+        "p50_s": percentile(latencies_s, 0.5),
+        "p99_s": percentile(latencies_s, 0.99),
+        "bytes_per_s": size * len(latencies_s) / sum(latencies_s),
+    }
+
+
+def subjects(part: str, options: argparse.Namespace, installed: Installed) -> dict[str, Measure]:
+    """Returns the measurements of a part, by the names of their subjects."""
+    if part == "waiters":
+        settings = stock_and(["interval", *(options.policy or ("priority", "deadline"))])
+        return {setting.name: partial(waiters, setting) for setting in settings}
+    servers = [*headways(options, 1, THREADS), *installed.servers(1, THREADS)]
+    servers += [each for each in installed.servers(1, 1) if not PEERS[each.name].has_threads]
+    measure = {"idle": idle, "active": active}.get(part) or partial(of_size, part)
+    return {str(server): partial(measure, server, installed) for server in servers}
+
+
+class Scaling:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.figures: Figures[Cell] = Figures()
+        self.missing: dict[str, str] = {}
+        needs_servers = any(part != "waiters" for part in options.part)
+        self.installed = installed_peers(options) if needs_servers else Installed([])
+        self.missing |= self.installed.absent
+
+    def run(self) -> sitting.Experiments:
+        targets: list[Statement] = []
+        for part in self.options.part:
+            measures = subjects(part, self.options, self.installed)
+            sizes = self.options.size or SIZES[part]
+            if part == "idle":
+                raise_descriptor_limit(max(sizes))
+            self.measure(part, sizes, measures)
+            print(f"\n{part}")
+            print(self.table(part, sizes, measures))
+            if part == "waiters":
+                targets += self.flat(sizes)
+        for what, reason in self.missing.items():
+            print(f"without {what}: {reason}")
+        print_targets(targets)
+        experiments = self.figures.experiments(NAME, Cell.parameters, targets)
+        return [*experiments, missing(NAME, self.missing)]
+
+    def measure(self, part: str, sizes: Sequence[int], measures: dict[str, Measure]) -> None:
+        """A cell that fails is named with its reason, and left out from then on."""
+        cells = [Cell(part, size, subject) for size in sizes for subject in measures]
+
+        def measure_or_note(cell: Cell) -> dict[str, float]:
+            if str(cell) in self.missing:
+                return {}
+            try:
+                return measures[cell.subject](cell.size, self.options.seconds)
+            except BenchmarkError as error:
+                if signals.continued.is_set():
+                    raise
+                self.missing[str(cell)] = str(error)
+                return {}
+
+        for cell, found in sitting.rounds(NAME, self.options.rounds, cells, measure_or_note):
+            self.figures.record(cell, **found)
+
+    def table(self, part: str, sizes: Sequence[int], names: Iterable[str]) -> str:
+        headings = HEADINGS[part]
+        rows = []
+        for name in names:
+            for size in sizes:
+                cell = Cell(part, size, name)
+                values = (
+                    self.figures.median(cell, figure) * scale
+                    for figure, (_, scale) in headings.items()
+                )
+                rows.append((name, f"{size:,}", *map(number, values)))
+        return table(("", part, *(text for text, _ in headings.values())), rows, names=1)
+
+    def flat(self, sizes: Sequence[int]) -> list[Statement]:
+        return [
+            target(
+                f"{policy}: p50 beside {sizes[-1]:,} threads, of that beside {sizes[0]:,}",
+                self.figures.ratio(
+                    Cell("waiters", sizes[-1], policy),
+                    Cell("waiters", sizes[0], policy),
+                    "late_p50_s",
+                ),
+                FLAT,
+                at_most=True,
+            )
+            for policy in self.options.policy or ("priority",)
+        ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = sitting.Parser(NAME, __doc__)
+    sitting.prepare_parser(parser, rounds=3, seconds=2.0, quick_seconds=1.0, policies=())
+    parser.add_argument(
+        "--part",
+        nargs="+",
+        choices=tuple(SIZES),
+        default=tuple(SIZES),
+        metavar="NAME",
+        help="what grows; see above (default: all)",
+    )
+    parser.add_argument(
+        "--size",
+        type=sitting.at_least_one,
+        nargs="+",
+        metavar="N",
+        help="how many threads, connections or bytes (default: "
+        + "; ".join(f"{part} {' '.join(map(str, sizes))}" for part, sizes in SIZES.items())
+        + ")",
+    )
+    add_options(parser, peers=("granian", "gunicorn"))
+    return sitting.hold(NAME, parser, lambda options: Scaling(options).run(), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
