@@ -33,7 +33,8 @@ impl Simulation {
         self.counters.taken(gil, waiters, switched, now_ns);
         self.counters.took(id, since_ns, now_ns);
         self.note(id, Moment::Take);
-        let mut cost_ns = self.wake_next_if_it_may_request(id, gil);
+        let mut cost_ns = self.contended_ns(gil, waiters > 0);
+        cost_ns += self.wake_next_if_it_may_request(id, gil);
         if self.ends_forced_waits(gil, since_ns.is_some()) {
             cost_ns += self.end_forced_wait(id, gil);
         }
@@ -171,8 +172,20 @@ impl Simulation {
         if self.tasks[id].setting.gil.is_none() {
             return self.run_errand(id);
         }
+        let gil = self.gil_of(id);
+        let contended_ns = self.contended_ns(gil, self.gils[gil].waiters > 0);
+        let drop_ns = self.scenario.machine.drop_ns.sample_ns(&mut self.random);
         self.tasks[id].stage = Stage::Drop;
-        self.tasks[id].left_ns = self.scenario.machine.drop_ns.sample_ns(&mut self.random);
+        self.tasks[id].left_ns = drop_ns + contended_ns;
+    }
+
+    /// Returns the additional time of a take or drop: under a live policy, the waiters' queue and
+    /// its cache lines move between cores.
+    fn contended_ns(&mut self, gil: usize, contended: bool) -> u64 {
+        if !contended || !self.gils[gil].hints() {
+            return 0;
+        }
+        self.scenario.machine.contended_ns.sample_ns(&mut self.random)
     }
 
     pub(super) fn gil_of(&self, id: TaskId) -> usize {

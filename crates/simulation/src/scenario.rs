@@ -70,6 +70,13 @@ pub struct Machine {
     pub check_ns: Distribution,
     pub take_ns: Distribution,
     pub drop_ns: Distribution,
+    /// Under a live policy: the additional time of a take after a wait or while others wait, and of
+    /// a drop while others wait.
+    #[serde(default = "none")]
+    pub contended_ns: Distribution,
+    /// As `check_ns`, for a request under a live policy.
+    #[serde(default)]
+    pub answer_ns: Option<Distribution>,
     /// The time for which the next waiter under a policy spins before it sleeps.
     #[serde(default = "spin_ns")]
     pub spin_ns: f64,
@@ -179,6 +186,8 @@ impl Scenario {
             ("check_ns", &machine.check_ns),
             ("take_ns", &machine.take_ns),
             ("drop_ns", &machine.drop_ns),
+            ("contended_ns", &machine.contended_ns),
+            ("answer_ns", machine.answer_ns.as_ref().unwrap_or(&machine.check_ns)),
         ] {
             distribution.check().map_err(|why| format!("machine.{name}: {why}"))?;
         }

@@ -126,7 +126,9 @@ impl Simulation {
     }
 
     fn request_drop(&mut self, id: TaskId, gil: usize, holder: TaskId) {
-        let check_ns = self.scenario.machine.check_ns.sample_ns(&mut self.random);
+        let machine = &self.scenario.machine;
+        let answer_ns = machine.answer_ns.as_ref().filter(|_| self.gils[gil].hints());
+        let check_ns = answer_ns.unwrap_or(&machine.check_ns).sample_ns(&mut self.random);
         // The time that the holder has run until now does not count towards its check.
         self.account(self.tasks[holder].core);
         let this = &mut self.gils[gil];

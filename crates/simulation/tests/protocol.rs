@@ -260,3 +260,45 @@ fn a_step_with_a_fixed_end_time_ends_then() {
         assert!(outcome.threads[0].computed_ns < 500 * MS);
     }
 }
+
+/// A preempted thread returns within 300 ns. An I/O-bound thread whose take and drop are contended
+/// holds for longer, so its drop wakes the preempted thread, which spins, rather than the other
+/// CPU-bound thread, which sleeps.
+#[test]
+fn a_preempted_thread_returns_before_a_contended_drop_wakes_a_sleeping_one() {
+    let runs_and_requests = |contended_ns, policy| {
+        let machine = Machine {
+            contended_ns: always(contended_ns),
+            answer_ns: Some(always(300)),
+            take_ns: always(20),
+            drop_ns: always(20),
+            ..machine(2)
+        };
+        let io_bound = repeats(vec![Step::Begin, sleep(10 * US), compute(30), Step::End]);
+        let scenario = Scenario {
+            timeline_events: ALL_MOMENTS,
+            begin_ns: 100.0 * MS as f64,
+            ..scenario(
+                machine,
+                vec![gil(policy, INTERVAL_NS)],
+                vec![io_bound, hog(), hog()],
+                500 * MS,
+            )
+        };
+        let outcome = run(scenario);
+        let runs = outcome
+            .timeline
+            .iter()
+            .filter(|(_, thread, moment)| *thread > 0 && *moment == Moment::Run)
+            .count();
+        (runs, outcome.threads[0].requests as usize)
+    };
+    let (runs, requests) = runs_and_requests(360, PolicyName::PRIORITY);
+    assert!(requests > 1_000, "{requests}");
+    assert!(runs * 20 < requests, "{runs} of {requests}");
+    let (runs, requests) = runs_and_requests(0, PolicyName::PRIORITY);
+    assert!(runs * 4 > requests, "{runs} of {requests}");
+    // No other policy has these costs.
+    let interval = |contended_ns| runs_and_requests(contended_ns, PolicyName::INTERVAL);
+    assert_eq!(interval(0), interval(360));
+}

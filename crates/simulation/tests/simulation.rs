@@ -44,17 +44,19 @@ fn machines(cores: impl Strategy<Value = usize> + 'static) -> impl Strategy<Valu
     );
     let costs = (cost(60 * US), cost(5 * US), cost(5 * US));
     let gil = (cost(100 * US), cost(US), cost(US));
+    let contended = (cost(US), prop::option::of(cost(US)));
     let late = (prop_oneof![Just(0.0), ns(0, 60 * US)], prop_oneof![Just(0.0), ns(0, 40 * US)]);
     let stolen = (prop_oneof![Just(1e15), ns(50 * US, 5 * MS)], times(0, 200 * US));
     let deep = (cost(60 * US), cost(5 * US), prop_oneof![Just(1e15), ns(0, 500 * US)]);
     // As a tuple of tuples, the strategies would overflow a test's stack.
     let (kernel, costs, gil) = (kernel.boxed(), costs.boxed(), gil.boxed());
     let (late, stolen, deep) = (late.boxed(), stolen.boxed(), deep.boxed());
-    (kernel, costs, gil, late, stolen, deep).prop_map(
+    (kernel, costs, gil, contended.boxed(), late, stolen, deep).prop_map(
         |(
             (cores, slice_ns, tick_ns, hot_ns),
             (wake_idle_ns, switch_ns, call_ns),
             (check_ns, take_ns, drop_ns),
+            (contended_ns, answer_ns),
             (timer_slack_ns, spin_ns),
             (stolen_every_ns, stolen_ns),
             (wake_idle_long_ns, call_long_ns, long_idle_ns),
@@ -76,6 +78,8 @@ fn machines(cores: impl Strategy<Value = usize> + 'static) -> impl Strategy<Valu
             check_ns,
             take_ns,
             drop_ns,
+            contended_ns,
+            answer_ns,
             spin_ns,
         },
     )

@@ -36,6 +36,8 @@ pub fn machine(cores: usize) -> Machine {
         check_ns: always(US),
         take_ns: always(100),
         drop_ns: always(100),
+        contended_ns: always(0),
+        answer_ns: None,
         spin_ns: 20e3,
     }
 }
