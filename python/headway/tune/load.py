@@ -99,7 +99,7 @@ class RunningLoad:
         return {
             P50.key: percentiles[49],
             P99.key: percentiles[98],
-            THROUGHPUT.key: len(latencies_s) / ((end_ns - begin_ns) / 1e9),
+            THROUGHPUT.key: answer["answered"] / ((end_ns - begin_ns) / 1e9),
             FAILURES: answer[FAILURES] / len(latencies_s),
         }
 

@@ -5,10 +5,10 @@ does, and its latency counts from then, also if it has to wait for a connection.
 
 It prints an empty JSON object when it begins. A line "BEGIN END [TARGET]" on stdin (monotonic
 nanoseconds) asks for the latencies of the requests that were due between these times, in seconds,
-for one target or for all. The latency of a request without an answer is the time until now. The
-line "drain" ends the load: the program sends nothing any more, and prints an empty object when all
-requests are answered, or after DRAIN_S. This program imports nothing of Headway, so that it starts
-fast.
+for one target or for all, and for the number of answers between these times. The latency of a
+request without an answer is the time until now. The line "drain" ends the load: the program sends
+nothing any more, and prints an empty object when all requests are answered, or after DRAIN_S. This
+program imports nothing of Headway, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -165,6 +165,7 @@ class Load:
             self._drain()
             return False
         begin_ns, end_ns = map(int, words[:2])
+        target = words[2] if len(words) > 2 else None
         now_ns = time.monotonic_ns()
         under_way = [each.request for each in self._under_way if each.request is not None]
         within = [
@@ -174,11 +175,19 @@ class Load:
                 *(Done(due, (now_ns - due.due_ns) / NS, False) for due in self._late),
                 *(Done(due, (now_ns - due.due_ns) / NS, False) for due in under_way),
             )
-            if begin_ns <= each.request.due_ns < end_ns
-            and (len(words) == 2 or each.request.target == words[2])
+            if begin_ns <= each.request.due_ns < end_ns and target in (None, each.request.target)
+        ]
+        # In an overload the server answers fewer requests than are due, and earlier ones.
+        answered = [
+            each
+            for each in self._done
+            if not each.failed
+            and begin_ns <= each.request.due_ns + each.latency_s * NS < end_ns
+            and target in (None, each.request.target)
         ]
         answer = {
             "latencies_s": [each.latency_s for each in within],
+            "answered": len(answered),
             "failures": sum(each.failed for each in within),
         }
         sys.stdout.write(json.dumps(answer) + "\n")

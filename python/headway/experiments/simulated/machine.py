@@ -48,8 +48,9 @@ class Machine:
     take_ns: Distribution = 23
     drop_ns: Distribution = 23
     # Under `priority` and `deadline`: the additional time of a take after a wait or while others
-    # wait, and of a drop while others wait. In the measured echo table an I/O-bound thread holds for
-    # about 770 ns each time, of which the probe explains 46 ns; a take and a drop share the rest.
+    # wait, and of a drop while others wait. In the measured echo table an I/O-bound thread holds
+    # for about 770 ns each time, of which the probe explains 46 ns; a take and a drop share the
+    # rest.
     contended_ns: Distribution = 360
     # As `check_ns`, for a request under these policies. It is estimated from the median request of
     # the same table, which leaves about 1 us for each of two preemptions; no probe measures it.
