@@ -107,7 +107,8 @@ def tune_command(service: Service, python: Path, for_s: float, json_file: Path) 
         command += ["--policy", policy]
     for interval_s in service.intervals_s:
         command += ["--switch-interval", str(interval_s)]
-    return [*command, "--", "--policy", PRESENT.policy, "--threads", str(service.threads)]
+    command += ["--", "--policy", PRESENT.policy, "--threads", str(service.threads)]
+    return [*command, "--free-threading"] if service.is_free_threaded else command
 
 
 def tune(cell: Cell, free_threaded_python: Path, for_s: float) -> dict[str, float]:
