@@ -36,10 +36,12 @@ def measure(
         return weigh(served, cell.path, options.seconds)
 
 
-def weigh(served: Served, path: str, seconds: float) -> dict[str, float]:
+def weigh(
+    served: Served, path: str, seconds: float, connections: int = wrk.CONNECTIONS
+) -> dict[str, float]:
     """All CPU time that the server uses meanwhile is its requests'."""
     used_before_s = served.cpu_s()
-    load = wrk.load(served.port, path, seconds)
+    load = wrk.load(served.port, path, seconds, connections)
     used_s = served.cpu_s() - used_before_s
     return {
         "requests_per_s": load.requests / load.duration_s,

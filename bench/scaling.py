@@ -19,24 +19,22 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import load_cell
 import server_idle
 import sitting
 import wrk
-from figures import Figures, number, percentile, print_targets, table, target
+from figures import Figures, number, percentile, table, target
 from installed import Installed
-from peers import PEERS, Server
+from peers import Server
 from places import PROGRAMS
-from server_idle import raise_descriptor_limit
 from serving import serving
-from side_by_side import add_options, headways, installed_peers, missing
+from side_by_side import Sitting, add_options, installed_peers
 
-from headway.experiments import signals
 from headway.experiments.claim import Statement
 from headway.experiments.processes import (
     STOCK,
-    BenchmarkError,
     Setting,
     Window,
     program,
@@ -45,7 +43,6 @@ from headway.experiments.processes import (
 )
 
 NAME = "scaling"
-THREADS = 4
 WARM_UP_S = 0.3
 KB, MB = 1_000, 1_000_000
 SIZES: dict[str, tuple[int, ...]] = {
@@ -98,9 +95,6 @@ class Cell(NamedTuple):
     size: int
     subject: str
 
-    def parameters(self) -> dict[str, Any]:
-        return self._asdict()
-
     def __str__(self) -> str:
         return f"{self.part}, {self.size:,}: {self.subject}"
 
@@ -129,15 +123,8 @@ def idle(server: Server, installed: Installed, count: int, seconds: float) -> di
 
 def active(server: Server, installed: Installed, count: int, seconds: float) -> dict[str, float]:
     with serving(server, "hello", installed.bin) as served:
-        wrk.load(served.port, "/", 1, connections=count)
-        load = wrk.load(served.port, "/", seconds, connections=count)
-        rss_bytes = served.rss_bytes()
-    return {
-        "requests_per_s": load.requests / load.duration_s,
-        "p50_s": load.p50_s,
-        "p99_s": load.p99_s,
-        "rss_bytes": float(rss_bytes),
-    }
+        wrk.load(served.port, "/", load_cell.WARM_UP_S, connections=count)
+        return load_cell.weigh(served, "/", seconds, connections=count)
 
 
 def of_size(
@@ -162,8 +149,7 @@ def subjects(part: str, options: argparse.Namespace, installed: Installed) -> di
     if part == "waiters":
         settings = stock_and(["interval", *(options.policy or ("priority", "deadline"))])
         return {setting.name: partial(waiters, setting) for setting in settings}
-    servers = [*headways(options, 1, THREADS), *installed.servers(1, THREADS)]
-    servers += [each for each in installed.servers(1, 1) if not PEERS[each.name].has_threads]
+    servers = server_idle.servers(installed, options)
     measure = {"idle": idle, "active": active}.get(part) or partial(of_size, part)
     return {str(server): partial(measure, server, installed) for server in servers}
 
@@ -171,11 +157,10 @@ def subjects(part: str, options: argparse.Namespace, installed: Installed) -> di
 class Scaling:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.figures: Figures[Cell] = Figures()
-        self.missing: dict[str, str] = {}
         needs_servers = any(part != "waiters" for part in options.part)
         self.installed = installed_peers(options) if needs_servers else Installed([])
-        self.missing |= self.installed.absent
+        self.found = Sitting(NAME, self.installed)
+        self.figures: Figures[Cell] = self.found.figures
 
     def run(self) -> sitting.Experiments:
         targets: list[Statement] = []
@@ -183,35 +168,17 @@ class Scaling:
             measures = subjects(part, self.options, self.installed)
             sizes = self.options.size or SIZES[part]
             if part == "idle":
-                raise_descriptor_limit(max(sizes))
-            self.measure(part, sizes, measures)
+                server_idle.raise_descriptor_limit(max(sizes))
+            cells = [Cell(part, size, subject) for size in sizes for subject in measures]
+            self.found.run(self.options.rounds, cells, partial(self.measure, measures))
             print(f"\n{part}")
             print(self.table(part, sizes, measures))
             if part == "waiters":
                 targets += self.flat(sizes)
-        for what, reason in self.missing.items():
-            print(f"without {what}: {reason}")
-        print_targets(targets)
-        experiments = self.figures.experiments(NAME, Cell.parameters, targets)
-        return [*experiments, missing(NAME, self.missing)]
+        return self.found.end(targets, Cell._asdict)
 
-    def measure(self, part: str, sizes: Sequence[int], measures: dict[str, Measure]) -> None:
-        """A cell that fails is named with its reason, and left out from then on."""
-        cells = [Cell(part, size, subject) for size in sizes for subject in measures]
-
-        def measure_or_note(cell: Cell) -> dict[str, float]:
-            if str(cell) in self.missing:
-                return {}
-            try:
-                return measures[cell.subject](cell.size, self.options.seconds)
-            except BenchmarkError as error:
-                if signals.continued.is_set():
-                    raise
-                self.missing[str(cell)] = str(error)
-                return {}
-
-        for cell, found in sitting.rounds(NAME, self.options.rounds, cells, measure_or_note):
-            self.figures.record(cell, **found)
+    def measure(self, measures: dict[str, Measure], cell: Cell) -> dict[str, float]:
+        return measures[cell.subject](cell.size, self.options.seconds)
 
     def table(self, part: str, sizes: Sequence[int], names: Iterable[str]) -> str:
         headings = HEADINGS[part]

@@ -91,11 +91,19 @@ class Sitting:
 
         for cell, found in sitting.rounds(self.name, rounds, cells, measure_or_note):
             self.figures.record(cell, **found)
-        if len(self._failed) == len(cells):
+        if all(cell in self._failed for cell in cells):
             raise BenchmarkError(next(iter(self._failed.values()), "there is nothing to measure"))
         return [cell for cell in cells if cell not in self._failed]
 
     def conclude(
+        self, targets: Sequence[Statement], parameters: Callable[[Any], dict[str, Any]]
+    ) -> sitting.Experiments:
+        """As `end`, for cells that have a server: a failure of Headway misses a target."""
+        failed = [cell for cell in self._failed if is_headway(cell)]
+        targets = [*targets, *(target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
+        return self.end(targets, parameters)
+
+    def end(
         self, targets: Sequence[Statement], parameters: Callable[[Any], dict[str, Any]]
     ) -> sitting.Experiments:
         """Prints what could not be measured and how the targets were met. Returns the experiments,
@@ -103,9 +111,6 @@ class Sitting:
         for what, reason in self.missing.items():
             print(f"without {what}: {reason}")
         print()
-        # A failure of Headway misses a target.
-        failed = [cell for cell in self._failed if is_headway(cell)]
-        targets = [*targets, *(target(f"{cell}: came through", 0.0, 1.0) for cell in failed)]
         print_targets(targets)
         experiments = self.figures.experiments(self.name, parameters, targets)
         return [*experiments, missing(self.name, self.missing)]

@@ -178,16 +178,15 @@ class Load:
             if begin_ns <= each.request.due_ns < end_ns and target in (None, each.request.target)
         ]
         # In an overload the server answers fewer requests than are due, and earlier ones.
-        answered = [
-            each
-            for each in self._done
-            if not each.failed
+        answered = sum(
+            not each.failed
             and begin_ns <= each.request.due_ns + each.latency_s * NS < end_ns
             and target in (None, each.request.target)
-        ]
+            for each in self._done
+        )
         answer = {
             "latencies_s": [each.latency_s for each in within],
-            "answered": len(answered),
+            "answered": answered,
             "failures": sum(each.failed for each in within),
         }
         sys.stdout.write(json.dumps(answer) + "\n")
