@@ -219,14 +219,14 @@ def swallows_errors_of_the_client(environ, start_response):
 
 
 class CountingDrops(Closing):
-    """Its only block is of the size that it is given. Tells how often this thread drops the GIL of
-    its own accord from when it was asked for the block until it is asked for another."""
+    """Its only block is of the size that it is given. Counts how often this thread drops the GIL
+    from when the server asks for the block until it asks for another."""
 
     def __iter__(self):
         size = self.blocks
-        before = voluntary_drops()
+        before = drops_of_this_thread()
         yield b"x" * size
-        drops[size] = voluntary_drops() - before
+        drops[size] = drops_of_this_thread() - before
         counted.set()
 
 
@@ -234,10 +234,12 @@ drops = {}
 counted = threading.Event()
 
 
-def voluntary_drops():
+def drops_of_this_thread():
+    """Of both kinds: the drop before a send counts as forced if another thread has waited for a
+    switch interval."""
     native_id = threading.get_native_id()
-    threads = gil.snapshot().to_dict()["threads"]
-    return sum(row["voluntary_drops"] for row in threads if row["native_id"] == native_id)
+    rows = [row for row in gil.snapshot().to_dict()["threads"] if row["native_id"] == native_id]
+    return sum(row["voluntary_drops"] + row["forced_drops"] for row in rows)
 
 
 @page

@@ -167,14 +167,17 @@ def test_any_number_of_field_names(corners: Served) -> None:
 @pytest.mark.skipif(FREE_THREADING, reason="there is no GIL to drop")
 def test_the_gil_is_not_held_while_a_large_block_is_sent(corners: Served) -> None:
     """To copy and send a small one takes no longer than to have the GIL again. A large one is sent
-    in more than one piece to a client that reads slowly."""
+    in more than one piece to a client that reads slowly. A busy machine can add a forced drop to
+    one request, but not to each of thirty."""
+
+    def fewest_drops(size: int) -> int:
+        return min(drops(size) for _ in range(30))
 
     def drops(size: int) -> int:
         assert len(corners.get(f"/counting_drops?{size}").body) == size
         return int(corners.get(f"/drops_of?{size}").body)
 
-    drops(1)
-    assert drops(1_000_000) > drops(100_000)
+    assert fewest_drops(1_000_000) > fewest_drops(100_000)
 
 
 def test_a_list_is_sent_as_it_was_when_it_was_returned(corners: Served) -> None:
