@@ -113,14 +113,16 @@ def test_an_applied_setting_survives_sighup_until_the_configuration_changes(
     tmp_path: Path, address: str
 ) -> None:
     with serving(tmp_path, {}) as server:
-        with closing(Connection(address, None)) as connection:
-            connection.apply(TRIAL)
-        wait_for(server, "deadline 0.001")
-        server.reload(2)
-        assert settings(server) == {"deadline 0.001"}
+        # The second one is applied to processes that a reload has given the first one.
+        for generation, setting in ((2, TRIAL), (3, Setting("interval", 0.02))):
+            with closing(Connection(address, None)) as connection:
+                connection.apply(setting)
+            wait_for(server, f"{setting.policy} {setting.switch_interval_s}")
+            server.reload(generation)
+            wait_for(server, f"{setting.policy} {setting.switch_interval_s}")
         status = str(tmp_path / "status")
         server.write(SCHEDULED | {"policy": "interval"}, status_socket=status)
-        server.reload(3)
+        server.reload(4)
         # The former generation still answers what it has accepted.
         wait_for(server, "interval 0.005")
         assert settings(server) == {"interval 0.005"}

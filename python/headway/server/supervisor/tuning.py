@@ -45,13 +45,6 @@ class GilSetting(NamedTuple):
         return cls(Policy().accept(message["policy"]), interval_s)
 
 
-class Applied(NamedTuple):
-    """A setting that holds until the configuration says something else than it did then."""
-
-    setting: GilSetting
-    configured: tuple[str | None, float | None]
-
-
 class Refused(Exception):
     """A command cannot be obeyed; the text is for the client."""
 
@@ -94,7 +87,10 @@ class Tuning:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._session: Session | None = None
-        self._applied: dict[str, Applied] = {}
+        # By the name of the group, as the configuration was read last.
+        self._configured: dict[str, tuple[str | None, float | None]] = {}
+        # By the name of the group; holds until its configuration changes.
+        self._applied: dict[str, GilSetting] = {}
 
     def fileno(self) -> int:
         """The client's socket; -1 if there is none."""
@@ -179,13 +175,14 @@ class Tuning:
     def applied_to(self, settings: ServerSettings) -> ServerSettings:
         """The settings with what was applied, except to groups whose configuration has changed
         since."""
-        for group in settings.groups:
-            applied = self._applied.get(group.name)
-            if applied is not None and applied.configured != _configured(group):
-                del self._applied[group.name]
-                say(f"group {group.name}: the configuration replaces {applied.setting.policy}")
+        configured = {each.name: (each.policy, each.switch_interval_s) for each in settings.groups}
+        for name in [*self._applied]:
+            if configured.get(name) != self._configured.get(name):
+                applied = self._applied.pop(name)
+                say(f"group {name}: the configuration replaces {applied.policy}")
+        self._configured = configured
         groups = tuple(
-            replace(group, **self._applied[group.name].setting._asdict())
+            replace(group, **self._applied[group.name]._asdict())
             if group.name in self._applied
             else group
             for group in settings.groups
@@ -197,8 +194,7 @@ class Tuning:
         if session is not None and session.is_trying(name):
             assert session.trial is not None
             return session.trial
-        applied = self._applied.get(name)
-        return applied.setting if applied is not None else _present(process)
+        return self._applied.get(name) or _present(process)
 
     def _answer(self, session: Session, line: bytes, processes: list[Process]) -> None:
         try:
@@ -227,9 +223,7 @@ class Tuning:
             session.trial = _trial(session.group, message, serving)
             self.tend(processes)
         elif command == "apply":
-            self._applied[session.group.name] = Applied(
-                _trial(session.group, message, serving), _configured(session.group)
-            )
+            self._applied[session.group.name] = _trial(session.group, message, serving)
             say(
                 f"headway tune (pid {session.pid}) sets {message['policy']} in {session.group.name}"
             )
@@ -265,10 +259,6 @@ class Tuning:
             # A process that ended or began within the block has not counted its requests.
             is_whole=not missing and session.counted == _serving(session.group, processes),
         )
-
-
-def _configured(group: ProcessGroup) -> tuple[str | None, float | None]:
-    return group.policy, group.switch_interval_s
 
 
 def _present(process: Process) -> GilSetting:
