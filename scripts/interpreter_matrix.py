@@ -171,7 +171,9 @@ def embed(row: Row, interpreter: Path, program: Path) -> Path:
         linked = [f"-L{library}", "-lpython3.13", f"-Wl,-rpath,{library}"]
     else:
         (archive,) = prefix.glob("lib/python3.13/config-*/libpython3.13.a")
-        linked = ["-flto=auto", "-rdynamic", str(archive), *variables("LIBS", "SYSLIBS")]
+        # All of it, since extension modules use what the program itself does not.
+        whole = ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive"]
+        linked = ["-flto=auto", "-rdynamic", *whole, *variables("LIBS", "SYSLIBS")]
     include = f"-I{prefix}/include/python3.13"
     subprocess.run(
         ["cc", "-O2", include, MATRIX / "embedding.c", "-o", program, *linked], check=True
@@ -246,8 +248,10 @@ def suite(subject: Subject) -> str:
         text=True,
         timeout=600,
     )
-    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-300:]
-    assert done.returncode == 0, last
+    lines = done.stdout.strip().splitlines()
+    last = lines[-1] if lines else done.stderr[-300:]
+    failed = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    assert done.returncode == 0, "; ".join([last, *failed])
     return re.sub(r" in .*", "", last)
 
 
