@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use headway_measure::clock;
+use headway_measure::{clock, tsc};
 
 use crate::counters::mapping::{self, MappingError};
 use crate::counters::{self, aggregation, free_list};
@@ -129,6 +129,7 @@ pub fn install(host: &Host, location: Location) -> Result<(), Refusal> {
     }
     let no_memory = Refusal::Ledger(MappingError::Map(0));
     let process = counters::of_this_process().ok_or(no_memory)?;
+    tsc::use_if_reliable();
     fork::register();
     membarrier::register();
     interpreters::know_functions(host.newest_interpreter, host.interpreter_id);

@@ -59,6 +59,7 @@ pub fn timed_wait_began(
     process: &'static ProcessCounters,
     now_ns: u64,
 ) -> u64 {
+    let now_ns = locked.advance(now_ns);
     locked.in_timed_wait += 1;
     if let Some((row, counters)) = rows::of_this_thread(gil, process) {
         if row != gil.unmeasured.load(Relaxed) && counters.wait_began_ns.load(Relaxed) == 0 {
@@ -104,7 +105,7 @@ pub fn timed_wait_ended(
     if outcome == Outcome::Woken || !locked.held || locked.switch_number != switch_number {
         return;
     }
-    let now_ns = now_ns();
+    let now_ns = locked.advance(now_ns());
     if !locked.drop_requested {
         locked.drop_requested = true;
         locked.requested_ns = now_ns;
@@ -161,8 +162,9 @@ pub fn take(
     let was_seen = wait_began_ns != 0;
     if !was_seen && row != gil.unmeasured.load(Relaxed) {
         if let Some(began_ns) = mutex_wait_began_ns(gil) {
-            wait_began_ns = began_ns;
-            trace::record(Kind::Wait, serial, taker, began_ns);
+            // The clock and the counter differ a little.
+            wait_began_ns = began_ns.min(now_ns);
+            trace::record(Kind::Wait, serial, taker, wait_began_ns);
         }
     }
     let contended = wait_began_ns != 0;

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use headway_measure::clock::now_ns;
+use headway_measure::tsc;
 
 use super::{Hook, scheduling};
 use crate::counters::{self, ProcessCounters};
@@ -39,14 +40,14 @@ pub fn hooks() -> [Hook; 3] {
     ]
 }
 
-/// The counters of the process if those of the GIL are open. Opens the GIL if `free_ns` is a time
-/// at which this event shows that the GIL is free, just before or after it.
+/// The counters of the process if those of the GIL are open. Opens the GIL if `is_free`: this event
+/// shows that the GIL is free, just before or after it.
 #[inline(always)]
-fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static ProcessCounters> {
+fn open_gil(gil: &'static Gil, is_free: bool) -> Option<&'static ProcessCounters> {
     let process = counters::of_this_process()?;
-    match (gil.life.load(Relaxed), free_ns) {
+    match (gil.life.load(Relaxed), is_free) {
         (life::OPEN, _) => Some(process),
-        (life::KNOWN, Some(now_ns)) => open_at_first_event(gil, process, now_ns),
+        (life::KNOWN, true) => open_at_first_event(gil, process),
         _ => None,
     }
 }
@@ -55,10 +56,9 @@ fn open_gil(gil: &'static Gil, free_ns: Option<u64>) -> Option<&'static ProcessC
 fn open_at_first_event(
     gil: &'static Gil,
     process: &'static ProcessCounters,
-    now_ns: u64,
 ) -> Option<&'static ProcessCounters> {
     // SAFETY: in an event of this GIL, the calling thread holds its mutex.
-    unsafe { events::open(gil, process, now_ns) };
+    unsafe { events::open(gil, process, now_ns()) };
     Some(process)
 }
 
@@ -70,17 +70,18 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
         // SAFETY: the caller's own call.
         return unsafe { real(cond) };
     }
-    // The clock is read before the GIL's state, because memory that other threads have just written
-    // is slow to reach.
-    let now_ns = now_ns();
+    // The counter is read before the GIL's state, because memory that other threads have just
+    // written is slow to reach.
+    let reading = tsc::read();
     match gils::find(cond as usize) {
         Some((gil, Role::SwitchCond)) => {
             // A take: before it, the GIL was free.
-            if let Some(process) = open_gil(gil, Some(now_ns)) {
+            if let Some(process) = open_gil(gil, true) {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
                 unsafe {
                     gil.event(epoch, |locked| {
-                        events::take(gil, locked, process, gil.time_of_event_ns(now_ns));
+                        let now_ns = gil.time_of_event_ns(locked, reading);
+                        events::take(gil, locked, process, now_ns);
                     })
                 };
             }
@@ -88,12 +89,13 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
         Some((gil, Role::Cond)) => {
             let was_open = gil.life.load(Relaxed) == life::OPEN;
             // If a drop is the first event, the counters open after it.
-            if let Some(process) = open_gil(gil, Some(now_ns)) {
+            if let Some(process) = open_gil(gil, true) {
                 if was_open {
                     // SAFETY: drop_gil signals cond with the GIL's mutex held.
                     unsafe {
                         gil.event(epoch, |locked| {
-                            events::signal(gil, locked, process, gil.time_of_event_ns(now_ns));
+                            let now_ns = gil.time_of_event_ns(locked, reading);
+                            events::signal(gil, locked, process, now_ns);
                         })
                     };
                 }
@@ -114,13 +116,13 @@ unsafe extern "C-unwind" fn cond_timedwait(
         TIMEDWAIT as unsafe extern "C-unwind" fn(Cond, Mutex, *const libc::timespec) -> c_int
     );
     let epoch = installation::epoch();
-    // The clock first, as in `cond_signal`.
+    // The clock first, as the counter in `cond_signal`.
     let began_ns = if epoch == 0 { 0 } else { now_ns() };
     let found = if epoch == 0 { None } else { gils::find(cond as usize) };
     if found.is_none() {
         learning::saw_timed_wait(cond as usize, mutex as usize);
     }
-    let Some((gil, process)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, None)?))) else {
+    let Some((gil, process)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, false)?))) else {
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex, until) };
     };
@@ -156,7 +158,7 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
     let real = original!(WAIT as unsafe extern "C-unwind" fn(Cond, Mutex) -> c_int);
     let epoch = installation::epoch();
     let found = if epoch == 0 { None } else { gils::find(cond as usize) };
-    let Some((gil, process)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, None)?))) else {
+    let Some((gil, process)) = found.and_then(|(gil, _)| Some((gil, open_gil(gil, false)?))) else {
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex) };
     };

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 
 use headway_measure::clock::now_ns;
+use headway_measure::tsc::{Conversion, Reading};
 use headway_sched::ThreadId;
 
 use super::addresses::Addresses;
@@ -31,6 +32,10 @@ pub const LONG_HOLD_NS: u64 = 10_000_000;
 /// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call
 /// that the hooks see.
 pub struct Locked {
+    /// Gives the readings of the time-stamp counter their times.
+    conversion: Conversion,
+    /// The time of the last event.
+    latest_ns: u64,
     pub held: bool,
     /// The holder's counters; null before the first hold.
     pub holder: *const ThreadCounters,
@@ -58,6 +63,8 @@ pub struct Locked {
 impl Locked {
     const fn new() -> Self {
         Self {
+            conversion: Conversion::new(),
+            latest_ns: 0,
             held: false,
             holder: std::ptr::null(),
             last_holder: u32::MAX,
@@ -71,6 +78,14 @@ impl Locked {
             unanswered: Unanswered::new(),
             queue: Queue::new(),
         }
+    }
+
+    /// The time of an event that read CLOCK_MONOTONIC at `now_ns`. No event of a GIL is earlier than
+    /// the one before, though some have read the time-stamp counter and others the clock.
+    #[inline(always)]
+    pub fn advance(&mut self, now_ns: u64) -> u64 {
+        self.latest_ns = now_ns.max(self.latest_ns);
+        self.latest_ns
     }
 
     /// The present holder, as the scheduler identifies it.
@@ -295,10 +310,11 @@ impl Gil {
         now_ns
     }
 
-    /// The time of an event that read the clock at `now_ns`. Only inside the event.
+    /// The time of an event that read the time-stamp counter. Only inside the event.
     #[inline(always)]
-    pub fn time_of_event_ns(&self, now_ns: u64) -> u64 {
-        now_ns.max(self.shown_ns.load(Relaxed))
+    pub fn time_of_event_ns(&self, locked: &mut Locked, reading: Reading) -> u64 {
+        let now_ns = locked.conversion.ns(reading);
+        locked.advance(now_ns.max(self.shown_ns.load(Relaxed)))
     }
 
     /// Forgets all threads in a forked child, in which no event and no reader is running.

@@ -145,6 +145,8 @@ pub fn close_ended(gil: &'static Gil, process: &'static ProcessCounters) {
 
 fn close_counters(gil: &'static Gil, process: &'static ProcessCounters, now_ns: u64) {
     let counters = gil.counters();
+    // The last event may have a slightly later time, by the time-stamp counter.
+    let now_ns = now_ns.max(counters.changed_ns.load(Relaxed));
     if counters.held_now.load(Relaxed) == 1 {
         let holder = process.thread(counters.holder.load(Relaxed));
         let held_ns = now_ns.saturating_sub(counters.changed_ns.load(Relaxed));
