@@ -7,7 +7,9 @@ import signal
 import subprocess
 import threading
 
-TIMEOUT_S = 30
+from launch import SLOWNESS
+
+TIMEOUT_S = 30 * SLOWNESS
 
 
 class Overheard:
