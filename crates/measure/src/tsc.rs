@@ -50,7 +50,7 @@ pub fn use_if_reliable() {
     }
 }
 
-/// What an event reads: the counter or, where that is not used, CLOCK_MONOTONIC.
+/// A value of the counter or, where that is not used, of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading(u64);
 

@@ -80,8 +80,8 @@ impl Locked {
         }
     }
 
-    /// The time of an event that read CLOCK_MONOTONIC at `now_ns`. No event of a GIL is earlier than
-    /// the one before, though some have read the time-stamp counter and others the clock.
+    /// The time of an event that read CLOCK_MONOTONIC at `now_ns`. No event of a GIL is earlier
+    /// than the one before, though some have read the time-stamp counter and others the clock.
     #[inline(always)]
     pub fn advance(&mut self, now_ns: u64) -> u64 {
         self.latest_ns = now_ns.max(self.latest_ns);
