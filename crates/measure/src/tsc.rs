@@ -3,14 +3,16 @@
 //! An event reads the counter first, and converts the reading later, when it has the [`Conversion`]
 //! of its lock. A conversion extends the last reading of CLOCK_MONOTONIC by the counter, for a
 //! quarter of a millisecond at most. Then it reads the clock again, so errors do not add up. A
-//! reading that does not lie in this quarter of a millisecond is answered by the clock itself,
-//! whatever the reason is: a pause, a suspended machine, a counter that jumped.
+//! reading that does not lie in this quarter of a millisecond gets the time of the clock, less the
+//! ticks since the reading, whatever the reason is: a pause, a suspended machine, a counter that
+//! jumped. If the thread lost its core after the reading, that is the time after the pause.
 //!
-//! The result is off from CLOCK_MONOTONIC by two errors:
-//! - by half the time that it takes to read both, some 10 ns, and 0.5 us at most at 2 GHz;
-//! - by the change of the clock's rate in the last 17 ms, over a quarter of a millisecond: 0.13 us
+//! The result is off from CLOCK_MONOTONIC by
+//! - half the time that it takes to read both, some 10 ns, and 0.5 us at most at 2 GHz;
+//! - the change of the clock's rate since it was measured, over a quarter of a millisecond: 0.13 us
 //!   while NTP slews the clock by 500 ppm, and 26 us if a tool slews it by the 10 % that the kernel
-//!   allows.
+//!   allows. The first rate, which is used for 17 ms, is off by 1 us at most at 2 GHz;
+//! - a jump of the counter, for a quarter of a millisecond.
 //!
 //! The counter is read without a fence. The processor may read it before instructions in front of
 //! it have ended, which the kernel's own reading of the counter excludes. So two threads' readings
@@ -41,7 +43,7 @@ const MOST_DISAGREEMENTS: u32 = 16;
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// Lets `read` use the counter if it has a constant rate and is what the kernel computes its clocks
-/// from. Without effect elsewhere, and if it is called again. Before the first `read`.
+/// from. A reading must not be converted after a call that it came before.
 pub fn use_if_reliable() {
     const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let is_clock_source = || std::fs::read(CLOCK_SOURCE).is_ok_and(|name| name == b"tsc\n");
@@ -97,7 +99,7 @@ pub struct Conversion {
     rate: u64,
     /// `ANCHOR_NS` in ticks; 0 while the rate is not known.
     limit_ticks: u64,
-    /// The comparison since which the rate is measured.
+    /// The comparison since which the rate is measured; 0 before the first one.
     origin_ticks: u64,
     origin_ns: u64,
     disagreements: u32,
@@ -137,17 +139,21 @@ impl Conversion {
     #[inline(never)]
     fn anchor_again(&mut self, reading: Reading) -> u64 {
         match IN_USE.load(Relaxed) {
+            true if self.has_given_up() => now_ns(),
             true => self.anchor_by(reading, &Sample::take()),
             false => reading.0,
         }
+    }
+
+    fn has_given_up(&self) -> bool {
+        self.disagreements >= MOST_DISAGREEMENTS
     }
 
     /// Compares the counter and the clock, and returns the time of the reading, which was made
     /// before the sample.
     fn anchor_by(&mut self, reading: Reading, sample: &Sample) -> u64 {
         let now_ns = sample.now_ns;
-        let Some(now_ticks) = sample.ticks().filter(|_| self.disagreements < MOST_DISAGREEMENTS)
-        else {
+        let Some(now_ticks) = sample.ticks() else {
             return now_ns;
         };
         if self.limit_ticks != 0 && !self.agrees(now_ticks, now_ns) {
@@ -180,7 +186,7 @@ impl Conversion {
         }
         // Counters of 0.1 to 16 GHz: anything else is no rate.
         const RATES: std::ops::RangeInclusive<u64> = 1 << 28..=10 << 32;
-        let measured = (passed_ns < LONGEST_BASELINE_NS)
+        let measured = (self.origin_ns != 0 && passed_ns < LONGEST_BASELINE_NS)
             .then(|| (passed_ns << 32).checked_div(passed_ticks))
             .flatten()
             .filter(|rate| RATES.contains(rate));
@@ -220,7 +226,8 @@ mod counter {
     #[inline(always)]
     pub fn ticks() -> u64 {
         // SAFETY: the instruction has no effect but its result. A process that may not execute it
-        // could not call clock_gettime either, which executes it in user space.
+        // (PR_TSC_SIGSEGV) could not call clock_gettime either, which executes it in user space
+        // while the kernel computes its clocks from it.
         unsafe { _rdtsc() }
     }
 

@@ -34,7 +34,7 @@ pub const LONG_HOLD_NS: u64 = 10_000_000;
 pub struct Locked {
     /// Gives the readings of the time-stamp counter their times.
     conversion: Conversion,
-    /// The time of the last event.
+    /// The time of the opening or of the last event; see `advance`.
     latest_ns: u64,
     pub held: bool,
     /// The holder's counters; null before the first hold.
@@ -322,6 +322,7 @@ impl Gil {
         self.forced_switch.reset();
         self.mutex_waiters.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
+        self.shown_ns.store(0, Relaxed);
         self.sequence.store(0, Relaxed);
         self.readers.store(0, Relaxed);
     }
@@ -350,7 +351,7 @@ impl Gil {
     /// As [`Gil::locked`].
     pub unsafe fn open(&'static self, process: &'static ProcessCounters, now_ns: u64) {
         // SAFETY: as for `locked()`, which the caller promises.
-        *unsafe { self.locked() } = Locked::new();
+        *unsafe { self.locked() } = Locked { latest_ns: now_ns, ..Locked::new() };
         self.holder_thread.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
         self.forced_switch.set_in_use(false);
@@ -395,7 +396,7 @@ impl Gil {
     /// As [`Gil::locked`].
     pub unsafe fn reopen(&'static self, now_ns: u64) {
         // SAFETY: as for `locked()`, which the caller promises.
-        *unsafe { self.locked() } = Locked::new();
+        *unsafe { self.locked() } = Locked { latest_ns: now_ns, ..Locked::new() };
         self.holder_thread.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
         self.forced_switch.set_in_use(false);
