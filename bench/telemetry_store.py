@@ -1,16 +1,17 @@
 """Measures the cost of recording: 500 processes that report every second, the size of a month of
-50 processes on disk, and the time that a chart of a week of it takes.
+50 processes on disk, and the time that its charts take. Other numbers of processes and days show
+how cost grows.
 
 The datagrams are those of a real `headway serve` of two processes with five threads, which answer
 some dozens of requests a second on four paths; they are sent again with other pids and times.
 
-  ingest  `headway telemetry` without its site receives from 500 processes, each once a second, for
+  ingest  `headway telemetry` without its site receives from --processes, each once a second, for
           --seconds; its CPU time as a share of one core. With whole minutes, rolling up is in it.
-  month   a store as it is after 30 days of 50 processes of two groups: all its levels, as far as
+  month   a store as it is after --days of 50 processes of two groups: all its levels, as far as
           they reach back, with rows that are sums of that many of the datagrams, chosen at random,
           and then bounded as the recorder does, by age and --store-limit. Its size.
   week    in that store: the sums of 300 points of the last seven days, for all processes and for
-          one; and the sum of each process.
+          one; the sum of each process; and the 300 points of all days.
   holders the bytes of a month's rows with the lines and stacks that make threads wait, and without
           them, whatever --store-limit is. The same if each tick is full of lines and stacks.
   rollups in that store: the time of such a chart over an hour to a month, with each table of
@@ -20,6 +21,7 @@ some dozens of requests a second on four paths; they are sent again with other p
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import random
@@ -57,12 +59,14 @@ from headway.recorder.store.selection import EVERYTHING, Selection
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
 
 TICKS = 60
-PROCESSES = 500
-SENDERS = 25
+PROCESSES = (500,)
+# A recorder takes no more from one sender.
+TICKS_OF_SENDER = 20
 # Beyond the pids of Linux, so that none is that of a process that sends itself.
 FIRST_PID = 2**22 + 1
 MONTH_PROCESSES, MONTH_GROUPS = 50, 2
 DAY_S = 86_400
+DAYS = (30,)
 MONTH_S, WEEK_S = 30 * DAY_S, 7 * DAY_S
 POINTS = 300
 # How many different rows each level has; they recur.
@@ -71,6 +75,7 @@ TIMEOUT_S = 60.0
 
 MAX_CORE_SHARE = 0.1
 MAX_WEEK_S = 1.0
+MAX_STORE_MB = 1_000
 # The rows with lines and stacks, of those without them; and the bytes of a tick for both.
 MAX_HOLDERS_RATIO = 1.3
 MAX_HOLDERS_BYTES = 1_024
@@ -90,11 +95,23 @@ class Cell(NamedTuple):
         return f"{self.part}: {self.what}"
 
 
-INGEST = Cell("ingest", f"{PROCESSES} processes, share of a core")
-MONTH = Cell("month", f"{MONTH_PROCESSES} processes, 30 days, MB on disk")
-WEEK = Cell("week", f"{MONTH_PROCESSES} processes, {POINTS} points, s")
-WEEK_OF_ONE = Cell("week", f"one process, {POINTS} points, s")
-WEEK_BY_PROCESS = Cell("week", "the sum of each process, s")
+def ingest_cell(processes: int) -> Cell:
+    return Cell("ingest", f"{processes} processes, share of a core")
+
+
+def size_cell(days: int) -> Cell:
+    return Cell("month", f"{MONTH_PROCESSES} processes, {days} days, MB on disk")
+
+
+def chart_cells(days: int) -> tuple[Cell, Cell, Cell, Cell]:
+    """Of a week, of a week of one process, of a week by process, and of all days."""
+    store = f"of {days} days"
+    return (
+        Cell("week", f"{MONTH_PROCESSES} processes, {POINTS} points, {store}, s"),
+        Cell("week", f"one process, {POINTS} points, {store}, s"),
+        Cell("week", f"the sum of each process, {store}, s"),
+        Cell("week", f"all days, {POINTS} points, {store}, s"),
+    )
 
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
@@ -107,21 +124,32 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     figures: Figures[Cell] = Figures()
     targets = []
     if "ingest" in options.part:
+        counts = {ingest_cell(each): each for each in options.processes}
         for cell, found in sitting.rounds(
-            "telemetry_store", options.rounds, [INGEST], lambda _: ingest(ticks, options.seconds)
+            "telemetry_store",
+            options.rounds,
+            list(counts),
+            lambda cell: ingest(ticks, options.seconds, counts[cell]),
         ):
             figures.record(cell, value=found)
-        share = figures.median(INGEST, "value")
+        most = max(counts.values())
+        share = figures.median(ingest_cell(most), "value")
         targets.append(
-            target("500 processes at 1 Hz, share of a core", share, MAX_CORE_SHARE, at_most=True)
+            target(
+                f"{most} processes at 1 Hz, share of a core", share, MAX_CORE_SHARE, at_most=True
+            )
         )
     if {"month", "week", ROLLUPS} & set(options.part):
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            targets += measure_month(Path(folder) / "month.sqlite", records, options, figures)
+        for days in options.days:
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                path = Path(folder) / "store.sqlite"
+                targets += measure_days(path, days, records, options, figures)
     if "holders" in options.part:
         targets += compare_holders(ticks)
     rows = []
-    for cell in (INGEST, MONTH, WEEK, WEEK_OF_ONE, WEEK_BY_PROCESS):
+    cells = [ingest_cell(each) for each in options.processes]
+    cells += [cell for days in options.days for cell in (size_cell(days), *chart_cells(days))]
+    for cell in cells:
         if values := figures.values(cell, "value"):
             middle, low, high = figures.median(cell, "value"), min(values), max(values)
             rows.append((cell.part, cell.what, number(middle), number(low), number(high)))
@@ -163,7 +191,7 @@ def month_bytes(records: Sequence[bytes]) -> float:
     )
 
 
-def ingest(ticks: Sequence[bytes], seconds: float) -> float:
+def ingest(ticks: Sequence[bytes], seconds: float, processes: int) -> float:
     """The recorder's CPU time as a share of a core."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/in.sock"
@@ -175,14 +203,14 @@ def ingest(ticks: Sequence[bytes], seconds: float) -> float:
             wait_until_listening(path, recorder)
             pid = recorder.process.pid
             # The first minute has nothing to roll up yet.
-            send(path, ticks, range(1, 61))
+            send(path, ticks, range(1, 61), processes)
             before_s, began = process_tree.cpu_s(pid), time.monotonic()
-            send(path, ticks, range(61, 61 + round(seconds)))
+            send(path, ticks, range(61, 61 + round(seconds)), processes)
             used_s, lasted_s = process_tree.cpu_s(pid) - before_s, time.monotonic() - began
             # The recorder commits everything before it ends.
             recorder.process.terminate()
             recorder.process.wait(TIMEOUT_S)
-        check_all_there(f"{folder}/store.sqlite", (60 + round(seconds)) * PROCESSES)
+        check_all_there(f"{folder}/store.sqlite", (60 + round(seconds)) * processes)
     return used_s / lasted_s
 
 
@@ -194,14 +222,16 @@ def wait_until_listening(path: str, recorder: Program) -> None:
         time.sleep(0.05)
 
 
-def send(path: str, ticks: Sequence[bytes], sequences: range) -> None:
-    """Sends a tick of every process each second. A recorder takes 20 ticks a second from one sender
-    at most, so several processes send."""
+def send(path: str, ticks: Sequence[bytes], sequences: range, processes: int) -> None:
+    """Sends a tick of every process each second, from as few senders as the recorder allows."""
     fork = multiprocessing.get_context("fork")
-    each = PROCESSES // SENDERS
+    count = math.ceil(processes / TICKS_OF_SENDER)
     senders = [
-        fork.Process(target=send_some, args=(path, ticks, sequences, range(first, first + each)))
-        for first in range(0, PROCESSES, each)
+        fork.Process(
+            target=send_some,
+            args=(path, ticks, sequences, range(first, processes, count), processes),
+        )
+        for first in range(count)
     ]
     for sender in senders:
         sender.start()
@@ -209,14 +239,16 @@ def send(path: str, ticks: Sequence[bytes], sequences: range) -> None:
         sender.join()
 
 
-def send_some(path: str, ticks: Sequence[bytes], sequences: range, places: range) -> None:
-    """Sends the ticks of some processes, each at its own time within the second."""
+def send_some(
+    path: str, ticks: Sequence[bytes], sequences: range, places: range, processes: int
+) -> None:
+    """Sends the ticks of some of the processes, each at its own time within the second."""
     began = time.monotonic()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(path)
         for second, sequence in enumerate(sequences):
             for place in places:
-                due = began + second + place / PROCESSES
+                due = began + second + place / processes
                 if (pause := due - time.monotonic()) > 0:
                     time.sleep(pause)
                 datagram = ticks[(place + sequence) % len(ticks)]
@@ -232,35 +264,47 @@ def check_all_there(path: str, sent: int) -> None:
         raise BenchmarkError(f"{sent} ticks were sent, {found} are in the store")
 
 
-def measure_month(
-    path: Path, records: Sequence[bytes], options: argparse.Namespace, figures: Figures[Cell]
+def measure_days(
+    path: Path,
+    days: int,
+    records: Sequence[bytes],
+    options: argparse.Namespace,
+    figures: Figures[Cell],
 ) -> list[Statement]:
-    now = time.time() // 3600 * 3600
-    progress("telemetry_store: a month of rows")
-    make_month(str(path), records, now)
+    now, span_s = time.time() // 3600 * 3600, days * DAY_S
+    progress(f"telemetry_store: rows of {days} days")
+    make_store(str(path), records, now, span_s)
     clear_progress()
     size = sum(os.stat(each).st_size for each in path.parent.iterdir())
-    figures.record(MONTH, value=size / 1e6)
-    targets = [target("a month of 50 processes", size / 1e6, 1000, at_most=True, unit="MB")]
-    print_levels(str(path), now)
+    figures.record(size_cell(days), value=size / 1e6)
+    targets = [
+        target(f"{days} days of 50 processes", size / 1e6, MAX_STORE_MB, at_most=True, unit="MB")
+    ]
+    print_levels(str(path), now, span_s)
     if ROLLUPS in options.part:
         print_rollups(str(path), now, options.rounds)
     if "week" not in options.part:
         return targets
     history = History(reader=Reader(str(path)), clock=lambda: now)
     step, one = WEEK_S / POINTS, Selection(pids=frozenset({1}))
-    asked: dict[Cell, Callable[[], object]] = {
-        WEEK: lambda: history.records(now - WEEK_S, now, step, EVERYTHING),
-        WEEK_OF_ONE: lambda: history.records(now - WEEK_S, now, step, one),
-        WEEK_BY_PROCESS: lambda: history.per_process(now - WEEK_S, now, EVERYTHING),
-    }
+    questions: tuple[Callable[[], object], ...] = (
+        lambda: history.records(now - WEEK_S, now, step, EVERYTHING),
+        lambda: history.records(now - WEEK_S, now, step, one),
+        lambda: history.per_process(now - WEEK_S, now, EVERYTHING),
+        lambda: history.records(now - span_s, now, span_s / POINTS, EVERYTHING),
+    )
+    asked = dict(zip(chart_cells(days), questions, strict=True))
     for cell, seconds in sitting.rounds(
         "telemetry_store", options.rounds, list(asked), lambda cell: lasted(asked[cell])
     ):
         figures.record(cell, value=seconds)
     history.close()
-    week_s = figures.median(WEEK, "value")
-    targets.append(target("a week of 50 processes", week_s, MAX_WEEK_S, at_most=True, unit="s"))
+    week_s = figures.median(chart_cells(days)[0], "value")
+    targets.append(
+        target(
+            f"a week of 50 processes, of {days} days", week_s, MAX_WEEK_S, at_most=True, unit="s"
+        )
+    )
     return targets
 
 
@@ -300,19 +344,19 @@ def lasted(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def make_month(path: str, ticks: Sequence[bytes], now: float) -> None:
-    """Writes the rows that the recorder would have 30 days after its start."""
+def make_store(path: str, ticks: Sequence[bytes], now: float, span_s: float) -> None:
+    """Writes the rows that the recorder would have so many seconds after its start."""
     choose = random.Random(30)
     pools = make_pools(ticks, choose)
     with closing(schema.connect(path)) as database:
-        transact(database, lambda: make_processes(database, now))
+        transact(database, lambda: make_processes(database, now - span_s, now))
         for kept in KEPT:
             owners = MONTH_GROUPS if "group" in kept.table else MONTH_PROCESSES
             pool = pools[kept.table]
             # Not many more rows than the bound leaves.
             packed_bytes = mean_bytes(pool) * owners / kept.width_s
             room_s = 1.5 * kept.share * DEFAULT_LIMIT_BYTES / packed_bytes
-            first = (now - min(kept.age_s, MONTH_S, room_s)) // kept.width_s
+            first = (now - min(kept.age_s, span_s, room_s)) // kept.width_s
             rows = (
                 (row_id(start * kept.width_s, kept.width_s, owner), choose.choice(pool))
                 for start in range(int(first), int(now // kept.width_s))
@@ -329,7 +373,7 @@ def make_month(path: str, ticks: Sequence[bytes], now: float) -> None:
             database.execute("BEGIN")
             database.executemany(f"INSERT INTO {kept.table} VALUES (?, ?)", counted())
             set_mark(database, f"bytes:{kept.table}", total)
-            if first > (now - MONTH_S) // kept.width_s:
+            if first > (now - span_s) // kept.width_s:
                 set_mark(database, f"kept:{kept.table}", first * kept.width_s)
             database.execute("COMMIT")
         for level in LEVELS:
@@ -341,7 +385,7 @@ def make_month(path: str, ticks: Sequence[bytes], now: float) -> None:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def make_processes(database: sqlite3.Connection, now: float) -> None:
+def make_processes(database: sqlite3.Connection, began: float, now: float) -> None:
     database.execute("INSERT INTO identity VALUES (1, '{}')")
     for group in range(1, MONTH_GROUPS + 1):
         database.execute("INSERT INTO process_group VALUES (?, 'alpha', ?)", (group, str(group)))
@@ -349,7 +393,7 @@ def make_processes(database: sqlite3.Connection, now: float) -> None:
         group = pid % MONTH_GROUPS + 1
         database.execute(
             "INSERT INTO process VALUES (?, 'alpha', ?, 0, ?, 'serve', 1, ?, ?, 1, 0)",
-            (pid, pid, group, now - MONTH_S, now),
+            (pid, pid, group, began, now),
         )
 
 
@@ -386,7 +430,7 @@ def is_of_groups(level: Level) -> bool:
     return level in GROUP_LEVELS
 
 
-def print_levels(path: str, now: float) -> None:
+def print_levels(path: str, now: float, span_s: float) -> None:
     rows = []
     with closing(schema.connect_read_only(path)) as database:
         marks = dict(database.execute("SELECT name, value FROM progress"))
@@ -403,10 +447,21 @@ def print_levels(path: str, now: float) -> None:
                     number(size / 1e6),
                     number(size / max(count, 1)),
                     f"{reaches:,.1f}",
-                    f"{min(kept.age_s, MONTH_S) / 3600:,.1f}",
+                    f"{min(kept.age_s, span_s) / 3600:,.1f}",
                 )
             )
     print(table(("table", "rows", "MB", "bytes/row", "reaches h", "of h"), rows, names=1))
+
+
+def add_counts(parser: sitting.Parser, option: str, default: Sequence[int], text: str) -> None:
+    parser.add_argument(
+        option,
+        type=sitting.at_least_one,
+        nargs="+",
+        default=default,
+        metavar="N",
+        help=f"{text} (default: {' '.join(map(str, default))})",
+    )
 
 
 def main() -> int:
@@ -419,7 +474,9 @@ def main() -> int:
         default=PARTS,
         help="which of these (default: all but rollups)",
     )
-    parser.add_argument("--folder", metavar="DIR", help="where the month's store is made")
+    add_counts(parser, "--processes", PROCESSES, "of the part ingest, how many processes report")
+    add_counts(parser, "--days", DAYS, "of the parts month and week, the days in the store")
+    parser.add_argument("--folder", metavar="DIR", help="where the store of days is made")
     return sitting.hold("telemetry_store", parser, measure)
 
 
