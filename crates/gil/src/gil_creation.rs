@@ -88,7 +88,7 @@ fn initialized_again(gil: &'static Gil, cond: usize) {
         } else if gil.locked().held {
             gil.holder_thread.store(this_thread(), Relaxed);
             gil.event(installation::epoch(), |locked| {
-                let now_ns = locked.advance(now_ns);
+                let now_ns = gil.time_of_event_ns(locked, now_ns);
                 events::signal(gil, locked, process, now_ns);
             });
         }

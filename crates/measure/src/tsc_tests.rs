@@ -213,8 +213,8 @@ fn a_thread_that_loses_its_core_in_a_sample_keeps_the_anchor() {
     assert!(within(&errors, 50), "{errors:?}");
 }
 
-/// Three threads convert readings, each with a conversion of its own. Returns the number of readings
-/// and their greatest distance from the clock in nanoseconds.
+/// Three threads convert readings, each with a conversion of its own. Returns the number of
+/// readings and their greatest distance from the clock in nanoseconds.
 fn compare_with_the_clock(duration: Duration, pause: Duration) -> (u64, u64) {
     use_if_reliable();
     let compare = || {

@@ -59,7 +59,7 @@ pub fn timed_wait_began(
     process: &'static ProcessCounters,
     now_ns: u64,
 ) -> u64 {
-    let now_ns = locked.advance(now_ns);
+    let now_ns = gil.time_of_event_ns(locked, now_ns);
     locked.in_timed_wait += 1;
     if let Some((row, counters)) = rows::of_this_thread(gil, process) {
         if row != gil.unmeasured.load(Relaxed) && counters.wait_began_ns.load(Relaxed) == 0 {
@@ -105,7 +105,7 @@ pub fn timed_wait_ended(
     if outcome == Outcome::Woken || !locked.held || locked.switch_number != switch_number {
         return;
     }
-    let now_ns = locked.advance(now_ns());
+    let now_ns = gil.time_of_event_ns(locked, now_ns());
     if !locked.drop_requested {
         locked.drop_requested = true;
         locked.requested_ns = now_ns;

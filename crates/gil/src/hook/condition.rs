@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
                 unsafe {
                     gil.event(epoch, |locked| {
-                        let now_ns = gil.time_of_event_ns(locked, reading);
+                        let now_ns = gil.time_of_reading_ns(locked, reading);
                         events::take(gil, locked, process, now_ns);
                     })
                 };
@@ -94,7 +94,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                     // SAFETY: drop_gil signals cond with the GIL's mutex held.
                     unsafe {
                         gil.event(epoch, |locked| {
-                            let now_ns = gil.time_of_event_ns(locked, reading);
+                            let now_ns = gil.time_of_reading_ns(locked, reading);
                             events::signal(gil, locked, process, now_ns);
                         })
                     };

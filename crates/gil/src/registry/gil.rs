@@ -34,7 +34,7 @@ pub const LONG_HOLD_NS: u64 = 10_000_000;
 pub struct Locked {
     /// Gives the readings of the time-stamp counter their times.
     conversion: Conversion,
-    /// The time of the opening or of the last event; see `advance`.
+    /// The time of the opening or of the last event; see `Gil::time_of_event_ns`.
     latest_ns: u64,
     pub held: bool,
     /// The holder's counters; null before the first hold.
@@ -80,14 +80,6 @@ impl Locked {
         }
     }
 
-    /// The time of an event that read CLOCK_MONOTONIC at `now_ns`. No event of a GIL is earlier
-    /// than the one before, though some have read the time-stamp counter and others the clock.
-    #[inline(always)]
-    pub fn advance(&mut self, now_ns: u64) -> u64 {
-        self.latest_ns = now_ns.max(self.latest_ns);
-        self.latest_ns
-    }
-
     /// The present holder, as the scheduler identifies it.
     pub fn holder_id(&self) -> Option<ThreadId> {
         self.held.then_some(self.last_holder)
@@ -99,7 +91,7 @@ impl Locked {
 /// | value | meaning | events count |
 /// |---|---|---|
 /// | `UNUSED` | the entry names no GIL | no |
-/// | `KNOWN` | its addresses are known, but not whether it is held | the first take or drop opens it |
+/// | `KNOWN` | its addresses are known, not whether it is held | the first take or drop opens it |
 /// | `OPEN` | its counters are open | yes |
 /// | `CLOSED` | it was destroyed, or the meter was removed | no |
 pub mod life {
@@ -310,11 +302,20 @@ impl Gil {
         now_ns
     }
 
-    /// The time of an event that read the time-stamp counter. Only inside the event.
+    /// The time of an event that read CLOCK_MONOTONIC at `now_ns`. It is not earlier than a moment
+    /// that was shown, nor than the event before: some events read the time-stamp counter, and
+    /// others the clock. Only inside the event.
     #[inline(always)]
-    pub fn time_of_event_ns(&self, locked: &mut Locked, reading: Reading) -> u64 {
+    pub fn time_of_event_ns(&self, locked: &mut Locked, now_ns: u64) -> u64 {
+        locked.latest_ns = now_ns.max(locked.latest_ns).max(self.shown_ns.load(Relaxed));
+        locked.latest_ns
+    }
+
+    /// As `time_of_event_ns`, for an event that read the time-stamp counter.
+    #[inline(always)]
+    pub fn time_of_reading_ns(&self, locked: &mut Locked, reading: Reading) -> u64 {
         let now_ns = locked.conversion.ns(reading);
-        locked.advance(now_ns.max(self.shown_ns.load(Relaxed)))
+        self.time_of_event_ns(locked, now_ns)
     }
 
     /// Forgets all threads in a forked child, in which no event and no reader is running.
