@@ -46,6 +46,10 @@ class Figures(Generic[Cell]):
         for figure, value in figures.items():
             self._values.setdefault(cell, {}).setdefault(figure, []).append(value)
 
+    def cells(self) -> list[Cell]:
+        """The cells that have figures, in the order of their first round."""
+        return list(self._values)
+
     def values(self, cell: Cell, figure: str) -> list[float]:
         """The figure's values by round; empty if the cell does not have the figure."""
         return self._values.get(cell, {}).get(figure, [])

@@ -95,9 +95,16 @@ def prepare_parser(
 
 def add_threads(parser: Parser, option: str, counts: Sequence[int], text: str) -> None:
     """Adds an option that takes numbers of threads; 0 is allowed only if `counts` contains it."""
+    add_counts(parser, option, counts, text, thread_count if 0 in counts else positive_thread_count)
+
+
+def add_counts(
+    parser: Parser, option: str, counts: Sequence[int], text: str, type: Callable[[str], int]
+) -> None:
+    """Adds an option that takes one or more numbers; `counts` is the default."""
     parser.add_argument(
         option,
-        type=thread_count if 0 in counts else positive_thread_count,
+        type=type,
         nargs="+",
         default=counts,
         metavar="N",

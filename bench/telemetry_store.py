@@ -99,21 +99,6 @@ def ingest_cell(processes: int) -> Cell:
     return Cell("ingest", f"{processes} processes, share of a core")
 
 
-def size_cell(days: int) -> Cell:
-    return Cell("month", f"{MONTH_PROCESSES} processes, {days} days, MB on disk")
-
-
-def chart_cells(days: int) -> tuple[Cell, Cell, Cell, Cell]:
-    """Of a week, of a week of one process, of a week by process, and of all days."""
-    store = f"of {days} days"
-    return (
-        Cell("week", f"{MONTH_PROCESSES} processes, {POINTS} points, {store}, s"),
-        Cell("week", f"one process, {POINTS} points, {store}, s"),
-        Cell("week", f"the sum of each process, {store}, s"),
-        Cell("week", f"all days, {POINTS} points, {store}, s"),
-    )
-
-
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     ticks = read_ticks(TICKS)
     records = records_of(ticks)
@@ -147,12 +132,10 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     if "holders" in options.part:
         targets += compare_holders(ticks)
     rows = []
-    cells = [ingest_cell(each) for each in options.processes]
-    cells += [cell for days in options.days for cell in (size_cell(days), *chart_cells(days))]
-    for cell in cells:
-        if values := figures.values(cell, "value"):
-            middle, low, high = figures.median(cell, "value"), min(values), max(values)
-            rows.append((cell.part, cell.what, number(middle), number(low), number(high)))
+    for cell in figures.cells():
+        values = figures.values(cell, "value")
+        middle, low, high = figures.median(cell, "value"), min(values), max(values)
+        rows.append((cell.part, cell.what, number(middle), number(low), number(high)))
     print(table(HEADINGS, rows))
     print_targets(targets)
     return figures.experiments("telemetry_store", Cell._asdict, targets)
@@ -276,7 +259,8 @@ def measure_days(
     make_store(str(path), records, now, span_s)
     clear_progress()
     size = sum(os.stat(each).st_size for each in path.parent.iterdir())
-    figures.record(size_cell(days), value=size / 1e6)
+    of_processes = f"{MONTH_PROCESSES} processes"
+    figures.record(Cell("month", f"{of_processes}, {days} days, MB on disk"), value=size / 1e6)
     targets = [
         target(f"{days} days of 50 processes", size / 1e6, MAX_STORE_MB, at_most=True, unit="MB")
     ]
@@ -287,19 +271,26 @@ def measure_days(
         return targets
     history = History(reader=Reader(str(path)), clock=lambda: now)
     step, one = WEEK_S / POINTS, Selection(pids=frozenset({1}))
-    questions: tuple[Callable[[], object], ...] = (
-        lambda: history.records(now - WEEK_S, now, step, EVERYTHING),
-        lambda: history.records(now - WEEK_S, now, step, one),
-        lambda: history.per_process(now - WEEK_S, now, EVERYTHING),
-        lambda: history.records(now - span_s, now, span_s / POINTS, EVERYTHING),
-    )
-    asked = dict(zip(chart_cells(days), questions, strict=True))
+    points = f"{POINTS} points, of {days} days, s"
+    week = Cell("week", f"{of_processes}, {points}")
+    asked: dict[Cell, Callable[[], object]] = {
+        week: lambda: history.records(now - WEEK_S, now, step, EVERYTHING),
+        Cell("week", f"one process, {points}"): lambda: history.records(
+            now - WEEK_S, now, step, one
+        ),
+        Cell("week", f"the sum of each process, of {days} days, s"): lambda: history.per_process(
+            now - WEEK_S, now, EVERYTHING
+        ),
+        Cell("week", f"all days, {points}"): lambda: history.records(
+            now - span_s, now, span_s / POINTS, EVERYTHING
+        ),
+    }
     for cell, seconds in sitting.rounds(
         "telemetry_store", options.rounds, list(asked), lambda cell: lasted(asked[cell])
     ):
         figures.record(cell, value=seconds)
     history.close()
-    week_s = figures.median(chart_cells(days)[0], "value")
+    week_s = figures.median(week, "value")
     targets.append(
         target(
             f"a week of 50 processes, of {days} days", week_s, MAX_WEEK_S, at_most=True, unit="s"
@@ -453,17 +444,6 @@ def print_levels(path: str, now: float, span_s: float) -> None:
     print(table(("table", "rows", "MB", "bytes/row", "reaches h", "of h"), rows, names=1))
 
 
-def add_counts(parser: sitting.Parser, option: str, default: Sequence[int], text: str) -> None:
-    parser.add_argument(
-        option,
-        type=sitting.at_least_one,
-        nargs="+",
-        default=default,
-        metavar="N",
-        help=f"{text} (default: {' '.join(map(str, default))})",
-    )
-
-
 def main() -> int:
     parser = sitting.Parser("telemetry_store", __doc__)
     sitting.prepare_parser(parser, rounds=3, seconds=120, quick_seconds=60, policies=())
@@ -474,8 +454,11 @@ def main() -> int:
         default=PARTS,
         help="which of these (default: all but rollups)",
     )
-    add_counts(parser, "--processes", PROCESSES, "of the part ingest, how many processes report")
-    add_counts(parser, "--days", DAYS, "of the parts month and week, the days in the store")
+    for option, counts, text in (
+        ("--processes", PROCESSES, "of the part ingest, how many processes report"),
+        ("--days", DAYS, "of the parts month and week, the days in the store"),
+    ):
+        sitting.add_counts(parser, option, counts, text, sitting.at_least_one)
     parser.add_argument("--folder", metavar="DIR", help="where the store of days is made")
     return sitting.hold("telemetry_store", parser, measure)
 
