@@ -35,10 +35,15 @@ def recorder_settings(arguments: Sequence[str], folder: Path) -> Settings:
 
 
 def check_server(container: Container, folder: Path) -> dict[str, str]:
-    """The answer of `headway serve --check` to the server's command: each option with its value."""
+    """The answer of `headway serve --check` to the server's command: each option with its value.
+
+    The recorder's socket is in `folder`: its own directory is mounted in the container, and may not
+    exist here.
+    """
     arguments = container.arguments("serve")
     assert arguments is not None, container.command
     (folder / "shop.py").write_text("def app(environ, start_response): ...\n")
-    result = run_main("serve", *arguments, "--check", cwd=folder)
+    here = [each.replace("unix:/run/headway/", f"unix:{folder}/") for each in arguments]
+    result = run_main("serve", *here, "--check", cwd=folder)
     assert result.returncode == 0, result.stderr
     return dict(re.findall(r"^ +(\S+) +(\S.*?) {2,}\S", result.stdout, re.MULTILINE))
