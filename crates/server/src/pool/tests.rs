@@ -16,7 +16,8 @@ pub const LARGE_BYTES: usize = 20_000_000;
 
 /// Answers with the target. `/wait` keeps its thread until `gate` opens, `/closing` and
 /// `/preempted` do so once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
-/// `/large` is answered with `LARGE_BYTES`.
+/// `/large` is answered with `LARGE_BYTES`, and so is `/growing`, in two blocks between which its
+/// thread waits.
 #[derive(Default)]
 pub struct Targets {
     pub gate: AtomicBool,
@@ -46,13 +47,21 @@ impl Application for Targets {
             }
         }
         let is_resting = target == b"/resting";
-        if target == b"/large" || is_resting {
+        let is_growing = target == b"/growing";
+        if target == b"/large" || is_resting || is_growing {
             target.resize(LARGE_BYTES, b'x');
         }
         let mut response = Response::default();
         response.begin(b"200 OK").unwrap();
         context.send_head(&response, Some(target.len() as u64));
-        context.send_data(&target);
+        if is_growing {
+            let (first, rest) = target.split_at(LARGE_BYTES / 2);
+            context.send_large_data(first).unwrap();
+            self.pass_gate();
+            context.send_large_data(rest).unwrap();
+        } else {
+            context.send_data(&target);
+        }
         if target == b"/closing" {
             context.transmit_last();
             self.pass_gate();
@@ -293,6 +302,20 @@ fn who_is_woken_for_a_connection_does_not_leave_it_to_who_polls() {
         let mut unused = TcpStream::connect(address).unwrap();
         unused.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         assert_eq!(unused.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_client_reads_a_large_body_while_the_rest_is_framed() {
+    with_pool(1, |pool, address| {
+        let mut connection = TcpStream::connect(address).unwrap();
+        connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        send(&mut connection, "/growing");
+        assert_eq!(connection.peek(&mut [0]).unwrap(), 1);
+        pool.application().gate.store(true, SeqCst);
+        let body = read_answer(&mut connection);
+        let filling = body.strip_prefix("/growing").unwrap();
+        assert!(filling.bytes().all(|byte| byte == b'x'));
     });
 }
 

@@ -263,6 +263,30 @@ impl<'a> RequestContext<'a> {
         taken
     }
 
+    /// As `send_data`, and passes what is framed to the kernel meanwhile, as much as the socket
+    /// accepts. So the client reads while the rest is framed, into the same memory again.
+    pub fn send_large_data(&mut self, block: &[u8]) -> Result<usize, Broken> {
+        const PIECE_BYTES: usize = 262_144;
+        let mut taken = 0;
+        for piece in block.chunks(PIECE_BYTES) {
+            let pieces_before = self.connection.outgoing.len() / PIECE_BYTES;
+            let room = self.connection.http.encode_data(piece, &mut self.connection.outgoing);
+            taken += room;
+            // Not before each piece of a small block, while a slow client makes no room.
+            if self.connection.outgoing.len() / PIECE_BYTES > pieces_before
+                && self.send_unsent() == Transfer::Ended
+            {
+                return Err(Broken::PeerGone);
+            }
+            if room < piece.len() {
+                break;
+            }
+        }
+        self.record.output_bytes += taken as u64;
+        self.record.output_writes += 1;
+        Ok(taken)
+    }
+
     /// True if the body has a length, so that a file can be sent as its rest.
     pub fn can_send_file(&self) -> bool {
         self.connection.http.has_known_length()
@@ -328,22 +352,24 @@ impl<'a> RequestContext<'a> {
     /// application returns the monitor sends the rest; afterwards the rest is sent when the client
     /// makes room.
     pub fn transmit_without_waiting(&mut self) {
+        if self.send_unsent() == Transfer::WouldBlock && self.connection.file.is_none() {
+            self.resources.deferred.hand_off_rest(self.connection);
+            self.is_handed_off = true;
+            self.resources.scheduler.wake_monitor_if_asleep();
+        }
+    }
+
+    fn send_unsent(&mut self) -> Transfer {
         self.leave_forked_child();
         let begun_ns = now_ns();
         self.transmitted = true;
-        match write::send(self.connection) {
-            Transfer::Ended => {
-                self.send_failed = true;
-                self.break_off(Broken::PeerGone);
-            }
-            Transfer::WouldBlock if self.connection.file.is_none() => {
-                self.resources.deferred.hand_off_rest(self.connection);
-                self.is_handed_off = true;
-                self.resources.scheduler.wake_monitor_if_asleep();
-            }
-            Transfer::WouldBlock | Transfer::Moved(_) | Transfer::Unfinished => {}
+        let transfer = write::send(self.connection);
+        if transfer == Transfer::Ended {
+            self.send_failed = true;
+            self.break_off(Broken::PeerGone);
         }
         self.note_transmitted(begun_ns);
+        transfer
     }
 
     /// Passes on the end of the response, before the application returns: to the kernel or, while a

@@ -83,13 +83,18 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     begin(py, handle, Some(total as u64))?;
     let mut borrowed = handle.borrow()?;
     let context = &mut *borrowed.get().context;
-    let frame_all = |context: &mut RequestContext| {
-        blocks.iter().all(|block| frame(context, block, Excess::Noted))
-    };
-    match is_large(total) {
-        true => detach(py, context, frame_all),
-        false => frame_all(context),
-    };
+    if is_large(total) {
+        return detach(py, context, |context| {
+            for block in &blocks {
+                if !frame_large(context, block, Excess::Noted)? {
+                    break;
+                }
+            }
+            Ok(())
+        })
+        .map_err(|_: Broken| Failure::ClientGone);
+    }
+    blocks.iter().all(|block| frame(context, block, Excess::Noted));
     Ok(())
 }
 
@@ -175,7 +180,7 @@ fn transmit_block(
     let context = &mut *borrowed.get().context;
     let sent = if is_large(block.len()) {
         detach(py, context, |context| {
-            if !frame(context, block, excess) {
+            if !frame_large(context, block, excess)? {
                 return Ok(false);
             }
             match context.is_response_full() {
@@ -201,6 +206,16 @@ fn transmit_block(
 /// after Content-Length bytes.
 fn frame(context: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
     let taken = context.send_data(block);
+    may_follow(context, block, taken, excess)
+}
+
+/// As `frame`, and sends what the socket accepts. Called without the GIL.
+fn frame_large(context: &mut RequestContext, block: &[u8], excess: Excess) -> Result<bool, Broken> {
+    let taken = context.send_large_data(block)?;
+    Ok(may_follow(context, block, taken, excess))
+}
+
+fn may_follow(context: &mut RequestContext, block: &[u8], taken: usize, excess: Excess) -> bool {
     if context.is_bodiless() {
         return false;
     }
