@@ -439,6 +439,29 @@ def test_a_template_that_cannot_start_ends_the_server() -> None:
             server.exit_status()
 
 
+class WithoutSubreapers(Machine):
+    """qemu's user emulation and some filters of system calls refuse the request."""
+
+    def adopt_orphans(self) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+def test_preload_is_refused_where_forked_processes_would_be_lost() -> None:
+    message = (
+        "process group 'main': --preload: the kernel does not make the supervisor the parent of "
+        "forked processes (PR_SET_CHILD_SUBREAPER: invalid argument)"
+    )
+    machine = WithoutSubreapers()
+    with pytest.raises(CommandError) as refused, Simulation(PRELOADED, machine=machine):
+        pass
+    assert (str(refused.value), refused.value.exit_code) == (message, 2)
+    assert not machine.started
+    with Simulation(TWO, machine=WithoutSubreapers()) as server:
+        server.reload(PRELOADED)
+        assert server.states() == ["serving", "serving"]
+    assert server.log[1:] == [f"SIGHUP: {message}; generation 1 goes on serving"]
+
+
 def test_a_template_that_cannot_start_while_others_serve_is_retried() -> None:
     with Simulation(PRELOADED) as server:
         server.templates[0].is_ended_by(signal.SIGKILL)

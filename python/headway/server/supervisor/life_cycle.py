@@ -20,9 +20,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator
 
-from headway.errors import reason_of
+from headway.errors import CommandError, reason_of
 from headway.server import identity
-from headway.server.settings import ServerSettings
+from headway.server.settings import ProcessGroup, ServerSettings
 from headway.server.stderr import say
 from headway.server.supervisor.children import Children
 from headway.server.supervisor.deaths import Deaths
@@ -107,7 +107,7 @@ class Succession:
         for group in settings.groups:
             check_interpreter(group)
             if group.preload:
-                self._system.adopt_orphans()
+                self._adopt_orphans(group)
         self._listeners.open(settings.groups)
         self._generations += 1
         abandoned, self.pending = self.pending, Generation(self._generations, settings, reason)
@@ -119,6 +119,16 @@ class Succession:
             if self.pending is not None:
                 self._start(self.pending, running, slot)
         return self._generations
+
+    def _adopt_orphans(self, group: ProcessGroup) -> None:
+        try:
+            self._system.adopt_orphans()
+        except OSError as error:
+            raise CommandError(
+                f"process group {group.name!r}: --preload: the kernel does not make the supervisor "
+                f"the parent of forked processes (PR_SET_CHILD_SUBREAPER: {reason_of(error)})",
+                exit_code=2,
+            ) from None
 
     def _start(self, generation: Generation, running: RunningGroup, slot: Slot) -> None:
         try:
