@@ -154,6 +154,15 @@ RECIPES = (
         light="a light job",
         heavy="computations",
     ),
+    Recipe(
+        name="prefect",
+        title="Prefect",
+        packages=("prefect",),
+        command="python RECIPES/prefect_flow.py",
+        is_job=True,
+        light="a light task",
+        heavy="computations",
+    ),
 )
 
 

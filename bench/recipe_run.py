@@ -168,6 +168,10 @@ def running_client(recipe: Recipe, place: Place) -> Iterator[Tool]:
 @contextmanager
 def _started(command: str, name: str, place: Place, value: str) -> Iterator[Tool]:
     environment = {
+        # Prefect and Jupyter keep files there.
+        "HOME": str(place.folder),
+        # Prefect's temporary server makes a new database, for which 20 s can be too short.
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(round(START_TIMEOUT_S)),
         "PYTHONPATH": str(RECIPES),
         "PYTHONUNBUFFERED": "1",
         "RECIPE_SECONDS": f"{place.seconds:g}",
