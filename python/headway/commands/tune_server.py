@@ -81,9 +81,9 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         metavar="FACTOR",
         type=limit,
         default=DEFAULT_LIMIT,
-        help="end the block of a candidate, and drop it, once its p99 or errors exceed this "
-        "multiple of the highest that the present setting has shown; p95 decides below 500 "
-        "requests (default: %(default)g)",
+        help="end the block of a candidate once its p99 or errors exceed this multiple of the "
+        "highest that the present setting has shown, and drop the candidate the second time; p95 "
+        "decides below 500 requests (default: %(default)g)",
     )
     add_common_options(parser, SERVER_FOR_S)
 

@@ -50,7 +50,8 @@ class Program:
             }
             if process.returncode != 0:
                 last = _last_line(stderr)
-                return Measured({}, f"the program {_ending(process.returncode)}; it wrote: {last}")
+                why = f"the program {_ending(process.returncode)}; it wrote: {last}"
+                return Measured({}, why, has_failed=True)
             if self._metric is not None:
                 figures["metric"] = self._read_metric(self._metric, stdout)
         return Measured(figures)

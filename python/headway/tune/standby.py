@@ -97,12 +97,12 @@ class Standby:
                 # Requests that are left would delay the next block, of this server or another one.
                 load.drain()
         except CommandError as error:
-            return Measured({}, str(error))
+            return Measured({}, str(error), has_failed=True)
         memory_bytes = process_tree.pss_bytes(served.pid)
         if not found.figures:
             return found
         if setting.shape != self._control and (why := self._beyond_memory(memory_bytes)):
-            return Measured({}, why)
+            return Measured({}, why, has_failed=True)
         return Measured({**found.figures, MEMORY.key: float(memory_bytes)})
 
     def _beyond_cores(self, shape: Shape) -> str:

@@ -30,7 +30,7 @@ class Standing(Enum):
     BETTER = "better"
     # The whole interval lies inside the margin.
     EQUIVALENT = "equivalent"
-    # It cannot win by the margin, breaks a floor, or had a block cut short.
+    # It cannot win by the margin, breaks a floor, hurt in two blocks, or failed in one.
     NOT_BETTER = "not better"
     OPEN = "open"
 
@@ -54,6 +54,7 @@ class Block(NamedTuple):
     began_s: float
     figures: Figures
     cut: str = ""
+    has_failed: bool = False
 
 
 class Rating(NamedTuple):
@@ -71,10 +72,12 @@ class Outcome(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The figures of a block."""
+    """The figures of a block. It was cut because the setting hurt, or because it has failed. A
+    machine that stalls hurts as well, so one such block is no proof against the setting."""
 
     figures: Figures
     cut: str = ""
+    has_failed: bool = False
 
 
 class Trials:
@@ -132,7 +135,7 @@ class Trials:
                 found = self._measure(setting, highest)
                 if found.cut and is_control:
                     raise CommandError(f"{setting}: {found.cut}")
-                self.blocks.append(Block(number, setting, began_s, found.figures, found.cut))
+                self.blocks.append(Block(number, setting, began_s, *found))
             waiting = self._waiting()
             settings = [self.control, *waiting] if waiting else []
             self._chance.shuffle(settings)
@@ -180,8 +183,9 @@ class Trials:
             ratios = [log_ratio(figure, *pair) for pair in pairs]
             known = [each for each in ratios if each is not None]
             effects[figure] = effect(known, self.level)
-        is_cut = any(each.cut for each in self.blocks if each.setting == setting)
-        standing = Standing.NOT_BETTER if is_cut else self._standing(effects)
+        cut = [each for each in self.blocks if each.setting == setting and each.cut]
+        is_out = len(cut) > 1 or any(each.has_failed for each in cut)
+        standing = Standing.NOT_BETTER if is_out else self._standing(effects)
         return Rating(setting, standing, effects)
 
     def _standing(self, effects: dict[Figure, Effect]) -> Standing:
