@@ -472,7 +472,7 @@ fn decode(
     let (mut body, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         let end = (at + step).min(bytes.len());
-        match decoder.decode(&bytes[at..end])? {
+        match decoder.decode(&bytes[at..end], usize::MAX)? {
             Decoded::NeedData => at = end,
             Decoded::Data { framing, data } => {
                 assert!(data > 0);

@@ -3,10 +3,14 @@
 import sys
 import threading
 import time
+from urllib.parse import parse_qsl
+from zlib import crc32
 
 from pages import Closing, application, page, text, unchecked  # noqa: F401 (what is served)
 
 from headway import gil
+
+after_an_error = "nothing"
 
 
 @page
@@ -48,6 +52,36 @@ def input_sizes(environ, start_response):
     found += [list(stream), stream.readlines(), stream.read(-1)]
     text(start_response)
     return [repr(found).encode()]
+
+
+@page
+def input_calls(environ, start_response):
+    """The results of the calls in the query string, such as `read=10&readline=5`."""
+    stream, found = environ["wsgi.input"], []
+    for name, size in parse_qsl(environ["QUERY_STRING"]):
+        data = getattr(stream, name)(int(size))
+        found.append((len(data), crc32(data)))
+    text(start_response)
+    return [repr(found).encode()]
+
+
+@page
+def input_after_an_error(environ, start_response):
+    """What can be read of a body of 300,000 bytes that ends early, once a read has raised."""
+    global after_an_error
+    stream = environ["wsgi.input"]
+    try:
+        stream.read(200_000)
+    except OSError as error:
+        after_an_error = f"{type(error).__name__} {len(stream.read(90_000))}"
+    text(start_response)
+    return []
+
+
+@page
+def what_was_after_the_error(environ, start_response):
+    text(start_response)
+    return [after_an_error.encode()]
 
 
 @page

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ast
+import socket
 from collections.abc import Iterator
+from io import BytesIO
+from random import Random
+from urllib.parse import urlencode
+from zlib import crc32
 
 import pytest
 from served import FREE_THREADING, Served, read_response, read_to_end, status_of
@@ -36,6 +41,40 @@ def test_sizes_for_the_input(corners: Served) -> None:
     found = ast.literal_eval(corners.request("POST", "/input_sizes", body).body.decode())
     assert found[:7] == [b"", b"", b"ab", b"c\n", b"de", b"fg\n", b"\n"]
     assert found[7:] == [[b"h"], b"", b"", b"", [], [], b""], "the end is an empty string, always"
+
+
+@pytest.mark.parametrize("framing", ["sized", "chunked"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_input_is_read_as_a_file_is(corners: Served, framing: str, seed: int) -> None:
+    """Calls of any size, for a body that arrives in pieces of any size."""
+    chosen = Random(seed)
+    body = chosen.randbytes(chosen.choice([200_000, 3_000_000]))
+    sizes = [0, 1, 100, 8_192, 65_536, 65_537, 500_000, 2_000_000]
+    calls = [(chosen.choice(["read", "readline"]), chosen.choice(sizes)) for _ in range(40)]
+    file = BytesIO(body)
+    expected = [(len(data), crc32(data)) for data in (getattr(file, name)(n) for name, n in calls)]
+    with corners.connect() as connection:
+        is_chunked = framing == "chunked"
+        length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {len(body)}"
+        target = f"/input_calls?{urlencode(calls)}"
+        connection.sendall(f"POST {target} HTTP/1.1\r\nHost: a\r\n{length}\r\n\r\n".encode())
+        at = 0
+        while at < len(body):
+            piece = body[at : at + chosen.choice([1, 1_000, 70_000, 300_000])]
+            at += len(piece)
+            connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece)
+        if is_chunked:
+            connection.sendall(b"0\r\n\r\n")
+        assert ast.literal_eval(read_response(connection).body.decode()) == expected
+
+
+def test_what_a_failed_read_has_received_can_still_be_read(corners: Served) -> None:
+    with corners.connect() as connection:
+        head = b"POST /input_after_an_error HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n"
+        connection.sendall(head + b"x" * 100_000)
+        connection.shutdown(socket.SHUT_WR)
+        read_to_end(connection)
+    assert corners.get("/what_was_after_the_error").body == b"OSError 90000"
 
 
 def test_wrong_arguments_for_the_input(corners: Served) -> None:

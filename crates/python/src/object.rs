@@ -105,6 +105,29 @@ impl<'py> Object<'py> {
         unsafe { Self::from_new(py, PyBytes_FromStringAndSize(bytes.as_ptr().cast(), length)) }
     }
 
+    /// A bytes object of `length` zero bytes, which `fill` replaces.
+    pub fn new_bytes(
+        py: Attached<'py>,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
+    ) -> PyResult<Self> {
+        // SAFETY: a null pointer requests an object whose bytes may be written as long as nobody
+        // else has a reference.
+        let object = unsafe {
+            let new = PyBytes_FromStringAndSize(ptr::null(), length as Py_ssize_t);
+            Self::from_new(py, new)?
+        };
+        // SAFETY: a bytes object of that length, to which this is the only reference. If the length
+        // is 0 it is shared, and the slice is empty.
+        let bytes = unsafe {
+            let start: *mut u8 = PyBytes_AsString(object.as_ptr()).cast();
+            start.write_bytes(0, length);
+            std::slice::from_raw_parts_mut(start, length)
+        };
+        fill(bytes)?;
+        Ok(object)
+    }
+
     pub fn from_text(py: Attached<'py>, text: &str) -> PyResult<Self> {
         let length = text.len() as Py_ssize_t;
         // SAFETY: pointer and length are those of `text`.

@@ -77,15 +77,15 @@ impl BodyDecoder {
         }
     }
 
-    /// Decodes the beginning of `bytes`. Before the next call the caller advances past the bytes
+    /// Decodes the beginning of `bytes`, up to `max_data` bytes of data. Before the next call the caller advances past the bytes
     /// that the result covers.
-    pub fn decode(&mut self, bytes: &[u8]) -> Result<Decoded, Rejection> {
+    pub fn decode(&mut self, bytes: &[u8], max_data: usize) -> Result<Decoded, Rejection> {
         let mut at = 0;
         loop {
             match self.state {
                 State::End => return Ok(Decoded::End { framing: at }),
                 State::Sized { left } | State::ChunkData { left } => {
-                    let data = left.min((bytes.len() - at) as u64);
+                    let data = left.min((bytes.len() - at).min(max_data) as u64);
                     if data == 0 {
                         return Ok(Decoded::NeedData);
                     }
@@ -175,7 +175,21 @@ mod tests {
         decode_at_most(u64::MAX, framing, bytes)
     }
 
+    /// The same, whatever a piece of data may have.
     fn decode_at_most(
+        max_bytes: u64,
+        framing: Framing,
+        bytes: &[u8],
+    ) -> Result<(Vec<u8>, usize), Rejection> {
+        let decoded = decode_in_pieces(usize::MAX, max_bytes, framing, bytes);
+        for max_data in [1, 3] {
+            assert_eq!(decode_in_pieces(max_data, max_bytes, framing, bytes), decoded);
+        }
+        decoded
+    }
+
+    fn decode_in_pieces(
+        max_data: usize,
         max_bytes: u64,
         framing: Framing,
         mut bytes: &[u8],
@@ -183,9 +197,10 @@ mod tests {
         let mut decoder = BodyDecoder::new(framing, max_bytes);
         let mut body = Vec::new();
         loop {
-            match decoder.decode(bytes)? {
+            match decoder.decode(bytes, max_data)? {
                 Decoded::NeedData => return Err(Rejection::BodyCutShort),
                 Decoded::Data { framing, data } => {
+                    assert!((1..=max_data).contains(&data));
                     body.extend_from_slice(&bytes[framing..framing + data]);
                     bytes = &bytes[framing + data..];
                 }

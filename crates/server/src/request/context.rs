@@ -21,6 +21,7 @@ use crate::request::refusal::{SERVER_FIELD, encode_refusal};
 use crate::stats::RequestRecord;
 use crate::stats::routes::Routes;
 use headway_measure::clock::now_ns;
+use std::ops::Range;
 
 /// The reason why a request could not be read or a response could not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,8 +162,42 @@ impl<'a> RequestContext<'a> {
 
     /// Drops the first `count` bytes of `body`.
     pub fn consume_body(&mut self, count: usize) {
-        self.record.input_reads += 1;
         self.connection.body.take(count);
+    }
+
+    /// Counts a call of the application that reads.
+    pub fn note_read(&mut self) {
+        self.record.input_reads += 1;
+    }
+
+    /// The length of the rest of the body, with `body`; `None` unless the request has a
+    /// Content-Length.
+    pub fn body_left(&self) -> Option<u64> {
+        let left = self.connection.http.sized_left()?;
+        Some(left + self.body().len() as u64)
+    }
+
+    /// Moves bytes of the body that have already arrived into `place`, which is not empty, without
+    /// waiting. Returns how many.
+    pub fn read_body(&mut self, place: &mut [u8]) -> Result<usize, Broken> {
+        let body = &mut self.connection.body;
+        if !body.unread().is_empty() {
+            let count = body.unread().len().min(place.len());
+            place[..count].copy_from_slice(&body.unread()[..count]);
+            body.take(count);
+            return Ok(count);
+        }
+        let Some(range) = self.next_data(place.len())? else { return Ok(0) };
+        let data = self.connection.http.bytes(range);
+        place[..data.len()].copy_from_slice(data);
+        Ok(data.len())
+    }
+
+    /// Makes bytes that `read_body` has moved the beginning of `body` again. All of `body` was
+    /// moved.
+    pub fn restore_body(&mut self, bytes: &[u8]) {
+        debug_assert!(self.body().is_empty());
+        self.connection.body.extend_from_slice(bytes);
     }
 
     /// True when nothing more will be added to `body`.
@@ -172,15 +207,20 @@ impl<'a> RequestContext<'a> {
 
     /// Adds bytes that have already arrived to `body`, without waiting. False if there were none.
     pub fn decode_body(&mut self) -> Result<bool, Broken> {
-        match self.connection.http.next_event() {
+        let Some(range) = self.next_data(usize::MAX)? else { return Ok(false) };
+        self.connection.body.extend_from_slice(self.connection.http.bytes(range));
+        Ok(true)
+    }
+
+    fn next_data(&mut self, max_bytes: usize) -> Result<Option<Range<usize>>, Broken> {
+        match self.connection.http.next_event_of(max_bytes) {
             Event::Data(range) => {
                 self.record.input_bytes += range.len() as u64;
-                self.connection.body.extend_from_slice(self.connection.http.bytes(range));
-                Ok(true)
+                Ok(Some(range))
             }
             Event::Refused(rejection) => Err(self.break_off(Broken::Malformed(rejection))),
             Event::Closed => Err(self.broken.unwrap_or(Broken::PeerGone)),
-            Event::NeedData | Event::Paused | Event::EndOfMessage | Event::Request => Ok(false),
+            Event::NeedData | Event::Paused | Event::EndOfMessage | Event::Request => Ok(None),
         }
     }
 

@@ -12,6 +12,9 @@ use headway_python::function::{END, Methods, method, unary};
 use headway_python::object::{Object, PyResult};
 use pyo3_ffi::{Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_tp_iter, Py_tp_iternext, Py_tp_methods};
 
+/// The most bytes for which a `read` allocates memory before they have arrived.
+const MAX_PLACED_BYTES: usize = 1 << 20;
+
 static METHODS: Methods<4> = Methods::new([
     method(c"read", read, c"read(size=-1): up to size bytes, or all; waits for them."),
     method(
@@ -58,12 +61,47 @@ fn read<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'
     let limit = size_argument(py, arguments, "read")?.unwrap_or(usize::MAX);
     let mut borrowed = request(this)?;
     let context = &mut *borrowed.get().context;
+    let left = context.body_left().and_then(|left| usize::try_from(left).ok());
+    if let Some(size @ ..=MAX_PLACED_BYTES) = left.map(|left| left.min(limit)) {
+        if size > context.body().len() {
+            return read_into_place(py, context, size);
+        }
+    }
     while context.body().len() < limit {
-        if !receive_more(py, context)? {
+        if !receive_more(py, context, RequestContext::decode_body)? {
             break;
         }
     }
     take(py, context, limit)
+}
+
+/// Reads the next `size` bytes of a body that has as many, each with one copy.
+fn read_into_place<'py>(
+    py: Attached<'py>,
+    context: &mut RequestContext,
+    size: usize,
+) -> PyResult<Object<'py>> {
+    context.note_read();
+    Object::new_bytes(py, size, |place| {
+        let mut filled = 0;
+        while filled < size {
+            let read = |context: &mut RequestContext| {
+                let count = context.read_body(&mut place[filled..])?;
+                filled += count;
+                Ok(count > 0)
+            };
+            match receive_more(py, context, read) {
+                Ok(true) => {}
+                Ok(false) => return Err(Exception::OSError.raise(py, "the body ended early")),
+                Err(raised) => {
+                    // For an application that goes on in spite of the error.
+                    context.restore_body(&place[..filled]);
+                    return Err(raised);
+                }
+            }
+        }
+        Ok(())
+    })
 }
 
 fn readline<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -108,7 +146,7 @@ fn read_line<'py>(this: &Object<'py>, limit: usize) -> PyResult<Object<'py>> {
             return take(py, context, length.min(limit));
         }
         searched = body.len();
-        if searched >= limit || !receive_more(py, context)? {
+        if searched >= limit || !receive_more(py, context, RequestContext::decode_body)? {
             return take(py, context, limit);
         }
     }
@@ -123,14 +161,20 @@ fn take<'py>(
     let length = context.body().len().min(limit);
     let bytes = Object::from_bytes(py, &context.body()[..length])?;
     context.consume_body(length);
+    context.note_read();
     Ok(bytes)
 }
 
-/// Gets more of the body: bytes that were received already, else by waiting without the GIL. False
-/// at the end of the body. An error of the client raises OSError.
-fn receive_more(py: Attached, context: &mut RequestContext) -> PyResult<bool> {
+/// Gets more of the body by `decode`, which returns false if there is none: bytes that were received
+/// already, else by waiting without the GIL. False at the end of the body. An error of the client
+/// raises OSError.
+fn receive_more<'a>(
+    py: Attached,
+    context: &mut RequestContext<'a>,
+    mut decode: impl FnMut(&mut RequestContext<'a>) -> Result<bool, Broken>,
+) -> PyResult<bool> {
     loop {
-        let result = match context.decode_body() {
+        let result = match decode(context) {
             Ok(true) => return Ok(true),
             Ok(false) if context.is_body_complete() => return Ok(false),
             Ok(false) => detach(py, context, |context| context.receive_body()),

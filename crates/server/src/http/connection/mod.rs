@@ -126,6 +126,12 @@ impl Connection {
         matches!(self.receiving, Receiving::Complete) || self.body.is_complete()
     }
 
+    /// Returns how many bytes of the body have not been passed to the caller; `None` unless its
+    /// length is known (`Content-Length`).
+    pub fn sized_left(&self) -> Option<u64> {
+        matches!(self.head.framing, Framing::Sized(_)).then(|| self.body.known_left())
+    }
+
     /// Returns true while the peer may be waiting for `100 Continue` before it sends the body.
     pub fn awaits_continue(&self) -> bool {
         self.head.expects_continue

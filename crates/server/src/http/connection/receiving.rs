@@ -65,10 +65,19 @@ impl Connection {
     pub fn next_event(&mut self) -> Event {
         match self.receiving {
             Receiving::Head => self.next_head(),
-            Receiving::Body => self.next_body(),
+            Receiving::Body => self.next_body(usize::MAX),
             Receiving::Complete => Event::Paused,
             Receiving::Discard => self.next_discarded(),
             Receiving::Ended => Event::Closed,
+        }
+    }
+
+    /// As `next_event`, with at most `max_bytes` of the body, which are not 0. The others remain for
+    /// the next event.
+    pub fn next_event_of(&mut self, max_bytes: usize) -> Event {
+        match self.receiving {
+            Receiving::Body => self.next_body(max_bytes),
+            _ => self.next_event(),
         }
     }
 
@@ -103,8 +112,8 @@ impl Connection {
         Event::Request
     }
 
-    fn next_body(&mut self) -> Event {
-        match self.body.decode(self.received.unread()) {
+    fn next_body(&mut self, max_bytes: usize) -> Event {
+        match self.body.decode(self.received.unread(), max_bytes) {
             Ok(Decoded::Data { framing, data }) => {
                 self.received.advance(framing);
                 Event::Data(self.received.advance(data))
@@ -128,7 +137,7 @@ impl Connection {
 
     fn next_discarded(&mut self) -> Event {
         loop {
-            match self.body.decode(self.received.unread()) {
+            match self.body.decode(self.received.unread(), usize::MAX) {
                 Ok(Decoded::Data { framing, data }) => {
                     self.received.advance(framing + data);
                 }
