@@ -67,7 +67,7 @@ def input_calls(environ, start_response):
 
 @page
 def input_after_an_error(environ, start_response):
-    """What can be read of a body of 300,000 bytes that ends early, once a read has raised."""
+    """Reads from a body that ends early, after a read of more than there is has raised."""
     global after_an_error
     stream = environ["wsgi.input"]
     try:

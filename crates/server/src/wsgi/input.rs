@@ -165,9 +165,9 @@ fn take<'py>(
     Ok(bytes)
 }
 
-/// Gets more of the body by `decode`, which returns false if there is none: bytes that were received
-/// already, else by waiting without the GIL. False at the end of the body. An error of the client
-/// raises OSError.
+/// Gets more of the body by `decode`, which returns false if there is none: bytes that were
+/// received already, else by waiting without the GIL. False at the end of the body. An error of the
+/// client raises OSError.
 fn receive_more<'a>(
     py: Attached,
     context: &mut RequestContext<'a>,

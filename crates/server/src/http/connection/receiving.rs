@@ -72,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// As `next_event`, with at most `max_bytes` of the body, which are not 0. The others remain for
-    /// the next event.
+    /// As `next_event`, with at most `max_bytes` of the body, which are not 0. The others remain
+    /// for the next event.
     pub fn next_event_of(&mut self, max_bytes: usize) -> Event {
         match self.receiving {
             Receiving::Body => self.next_body(max_bytes),
