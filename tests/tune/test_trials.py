@@ -120,6 +120,7 @@ def test_a_candidate_that_hurt_once_can_win() -> None:
     winner = trials.outcome().winner
     assert winner is not None
     assert winner.setting == PRIORITY
+    assert text.advice(trials).endswith("Without a block that ended early: p99 is 9 s.")
 
 
 def test_a_candidate_is_measured_beside_the_highest_figures_of_the_control() -> None:

@@ -70,7 +70,8 @@ def advice(trials: Trials) -> str:
     outcome = trials.outcome()
     if outcome.winner is not None:
         return _advise_winner(trials, outcome, outcome.winner)
-    cut = next((each for each in trials.blocks if each.cut), None)
+    out = [each.setting for each in outcome.ratings if each.standing is Standing.NOT_BETTER]
+    cut = next((each for each in trials.blocks if each.cut and each.setting in out), None)
     why = "" if cut is None else f" ({cut.setting}: {cut.cut})"
     margin = f"{trials.margin:.0%}"
     if outcome.result is Result.EQUIVALENT:
@@ -96,7 +97,9 @@ def _advise_winner(trials: Trials, outcome: Outcome, winner: Rating) -> str:
     alike = ", ".join(str(each.setting) for each in others)
     end = f"{alike} may be as good" if others else "no other setting is as good"
     figures = ", ".join((f"{ratio(goal)} of that of {trials.control}", *map(ratio, rest)))
-    return f"{winner.setting}: {figures}; {end}."
+    cut = next((each.cut for each in trials.blocks_of(winner.setting) if each.cut), None)
+    left_out = "" if cut is None else f" Without a block that ended early: {cut}."
+    return f"{winner.setting}: {figures}; {end}.{left_out}"
 
 
 def _overlap(rating: Rating, winner: Rating, figure: Figure) -> bool:

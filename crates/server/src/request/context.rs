@@ -23,6 +23,9 @@ use crate::stats::routes::Routes;
 use headway_measure::clock::now_ns;
 use std::ops::Range;
 
+/// Large data is framed and sent in pieces of this size.
+const PIECE_BYTES: usize = 262_144;
+
 /// The reason why a request could not be read or a response could not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
@@ -292,7 +295,10 @@ impl<'a> RequestContext<'a> {
     pub fn make_room(&mut self, block_bytes: usize) -> bool {
         /// The approximate size of the head and the framing of a chunk.
         const FRAMING_BYTES: usize = 4096;
-        self.connection.outgoing.try_reserve(block_bytes.saturating_add(FRAMING_BYTES)).is_ok()
+        /// More than the framing of a piece that is a chunk of its own.
+        const PIECE_FRAMING_BYTES: usize = 16;
+        let framing = FRAMING_BYTES + block_bytes / PIECE_BYTES * PIECE_FRAMING_BYTES;
+        self.connection.outgoing.try_reserve(block_bytes.saturating_add(framing)).is_ok()
     }
 
     /// Frames a block of the body; returns how many of its bytes there was room for.
@@ -304,19 +310,17 @@ impl<'a> RequestContext<'a> {
     }
 
     /// As `send_data`, and passes what is framed to the kernel meanwhile, as much as the socket
-    /// accepts. So the client reads while the rest is framed, into the same memory again.
-    pub fn send_large_data(&mut self, block: &[u8]) -> Result<usize, Broken> {
-        const PIECE_BYTES: usize = 262_144;
+    /// accepts. So the client reads while the rest is framed, into the same memory again. If the
+    /// client is gone, the next call that sends reports it.
+    pub fn send_large_data(&mut self, block: &[u8]) -> usize {
         let mut taken = 0;
         for piece in block.chunks(PIECE_BYTES) {
             let pieces_before = self.connection.outgoing.len() / PIECE_BYTES;
             let room = self.connection.http.encode_data(piece, &mut self.connection.outgoing);
             taken += room;
             // Not before each piece of a small block, while a slow client makes no room.
-            if self.connection.outgoing.len() / PIECE_BYTES > pieces_before
-                && self.send_unsent() == Transfer::Ended
-            {
-                return Err(Broken::PeerGone);
+            if self.connection.outgoing.len() / PIECE_BYTES > pieces_before && !self.send_failed {
+                self.send_unsent();
             }
             if room < piece.len() {
                 break;
@@ -324,7 +328,7 @@ impl<'a> RequestContext<'a> {
         }
         self.record.output_bytes += taken as u64;
         self.record.output_writes += 1;
-        Ok(taken)
+        taken
     }
 
     /// True if the body has a length, so that a file can be sent as its rest.
@@ -367,7 +371,7 @@ impl<'a> RequestContext<'a> {
         self.connection.http.is_method(b"HEAD")
     }
 
-    /// True if a part of the response was passed to the kernel before its end.
+    /// True if a block was transmitted. The pieces of `send_large_data` do not count.
     pub fn has_transmitted(&self) -> bool {
         self.transmitted
     }
@@ -392,6 +396,7 @@ impl<'a> RequestContext<'a> {
     /// application returns the monitor sends the rest; afterwards the rest is sent when the client
     /// makes room.
     pub fn transmit_without_waiting(&mut self) {
+        self.transmitted = true;
         if self.send_unsent() == Transfer::WouldBlock && self.connection.file.is_none() {
             self.resources.deferred.hand_off_rest(self.connection);
             self.is_handed_off = true;
@@ -402,7 +407,6 @@ impl<'a> RequestContext<'a> {
     fn send_unsent(&mut self) -> Transfer {
         self.leave_forked_child();
         let begun_ns = now_ns();
-        self.transmitted = true;
         let transfer = write::send(self.connection);
         if transfer == Transfer::Ended {
             self.send_failed = true;

@@ -84,17 +84,12 @@ fn collect(sequence: &Object, handle: &Handle) -> Result<(), Failure> {
     let mut borrowed = handle.borrow()?;
     let context = &mut *borrowed.get().context;
     if is_large(total) {
-        return detach(py, context, |context| {
-            for block in &blocks {
-                if !frame_large(context, block, Excess::Noted)? {
-                    break;
-                }
-            }
-            Ok(())
-        })
-        .map_err(|_: Broken| Failure::ClientGone);
+        detach(py, context, |context| {
+            blocks.iter().all(|block| frame_large(context, block, Excess::Noted))
+        });
+    } else {
+        blocks.iter().all(|block| frame(context, block, Excess::Noted));
     }
-    blocks.iter().all(|block| frame(context, block, Excess::Noted));
     Ok(())
 }
 
@@ -180,7 +175,7 @@ fn transmit_block(
     let context = &mut *borrowed.get().context;
     let sent = if is_large(block.len()) {
         detach(py, context, |context| {
-            if !frame_large(context, block, excess)? {
+            if !frame_large(context, block, excess) {
                 return Ok(false);
             }
             match context.is_response_full() {
@@ -210,9 +205,9 @@ fn frame(context: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
 }
 
 /// As `frame`, and sends what the socket accepts. Called without the GIL.
-fn frame_large(context: &mut RequestContext, block: &[u8], excess: Excess) -> Result<bool, Broken> {
-    let taken = context.send_large_data(block)?;
-    Ok(may_follow(context, block, taken, excess))
+fn frame_large(context: &mut RequestContext, block: &[u8], excess: Excess) -> bool {
+    let taken = context.send_large_data(block);
+    may_follow(context, block, taken, excess)
 }
 
 fn may_follow(context: &mut RequestContext, block: &[u8], taken: usize, excess: Excess) -> bool {

@@ -130,10 +130,11 @@ impl Connection {
     /// connection. That is not possible if the end of the body is unknown, or if the peer may never
     /// send the body because it waits for `100 Continue`.
     fn may_discard(&self) -> bool {
+        let received = self.received.unread().len() as u64;
         matches!(self.head.framing, Framing::Sized(_))
             && self.receiving == Receiving::Body
             && !self.withholds_body()
-            && self.body.known_left() <= MAX_DISCARD_BYTES
+            && self.body.known_left().saturating_sub(received) <= MAX_DISCARD_BYTES
     }
 
     fn withholds_body(&self) -> bool {
