@@ -77,8 +77,8 @@ impl BodyDecoder {
         }
     }
 
-    /// Decodes the beginning of `bytes`, up to `max_data` bytes of data. Before the next
-    /// call the caller advances past the bytes that the result covers.
+    /// Decodes the beginning of `bytes`, up to `max_data` bytes of data, which are not 0. Before
+    /// the next call the caller advances past the bytes that the result covers.
     pub fn decode(&mut self, bytes: &[u8], max_data: usize) -> Result<Decoded, Rejection> {
         let mut at = 0;
         loop {

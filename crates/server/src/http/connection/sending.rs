@@ -1,7 +1,6 @@
 //! The sending half of a connection: a response in, bytes out.
 
 use super::{Connection, Receiving};
-use crate::http::framing::Framing;
 use crate::http::response::Response;
 use crate::http::response_body::BodyEncoder;
 
@@ -131,10 +130,11 @@ impl Connection {
     /// send the body because it waits for `100 Continue`.
     fn may_discard(&self) -> bool {
         let received = self.received.unread().len() as u64;
-        matches!(self.head.framing, Framing::Sized(_))
-            && self.receiving == Receiving::Body
+        self.receiving == Receiving::Body
             && !self.withholds_body()
-            && self.body.known_left().saturating_sub(received) <= MAX_DISCARD_BYTES
+            && self
+                .sized_left()
+                .is_some_and(|left| left.saturating_sub(received) <= MAX_DISCARD_BYTES)
     }
 
     fn withholds_body(&self) -> bool {
