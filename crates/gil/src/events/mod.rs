@@ -138,7 +138,7 @@ pub fn take(
     if locked.held {
         // A drop was not seen. Count it as if it happened now.
         add(&counters.anomalies, 1);
-        drop_by_holder(gil, locked, now_ns);
+        unseen_drop(gil, locked, now_ns);
     }
     counters.end_gap(now_ns);
     let Some((row, taker)) = rows::of_this_thread(gil, process) else {
@@ -196,7 +196,7 @@ pub fn take(
 /// `cond` was signalled. It is a drop if the calling thread holds the GIL. If the thread waits
 /// instead, it stops waiting without a take: in a free-threaded build, `take_gil` passes the signal
 /// on like this if the GIL was disabled meanwhile.
-#[inline]
+#[inline(always)]
 pub fn signal(
     gil: &'static Gil,
     locked: &mut Locked,
@@ -220,8 +220,14 @@ pub fn signal(
     }
 }
 
+#[cold]
+#[inline(never)]
+fn unseen_drop(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
+    drop_by_holder(gil, locked, now_ns);
+}
+
 /// The holder drops the GIL. It is the calling thread, unless its drop was not seen.
-#[inline]
+#[inline(always)]
 fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     // First, where it costs the fewest instructions.
     if profile::is_on() {
