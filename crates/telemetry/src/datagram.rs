@@ -161,11 +161,11 @@ pub fn peek(bytes: &[u8]) -> Option<(u8, u32)> {
     (header[..4] == MAGIC).then_some((header[5], pid))
 }
 
-/// A datagram whose fields were all checked, so that reading them cannot fail.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A datagram whose fields and rows were all checked, so that reading them cannot fail.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Datagram<'a> {
     pub header: Header,
-    body: &'a [u8],
+    fields: Vec<(u16, Value<'a>)>,
 }
 
 impl<'a> Datagram<'a> {
@@ -188,34 +188,44 @@ impl<'a> Datagram<'a> {
             return malformed("its time is no number");
         }
         let header = Header { kind: header[5], pid: word(8), seq: word(12), stamp_s };
-        check(body, true)?;
-        Ok(Self { header, body })
+        let fields: Vec<_> = entries(body).collect::<Result<_, _>>()?;
+        for (id, value) in &fields {
+            if let Value::Row(row) = value {
+                check_row(row).map_err(|error| within(*id, error))?;
+            }
+            check_histogram(*id, value)?;
+        }
+        Ok(Self { header, fields })
     }
 
-    pub fn fields(&self) -> impl Iterator<Item = (u16, Value<'a>)> + use<'a> {
-        entries(self.body).map_while(Result::ok)
+    pub fn fields(&self) -> impl Iterator<Item = (u16, Value<'a>)> + '_ {
+        self.fields.iter().copied()
     }
 
     /// The last value of a field.
     pub fn get(&self, id: u16) -> Option<Value<'a>> {
-        self.fields().filter(|(found, _)| *found == id).last().map(|(_, value)| value)
+        self.fields.iter().rfind(|(found, _)| *found == id).map(|(_, value)| *value)
     }
 }
 
-fn check(body: &[u8], with_rows: bool) -> Result<(), Malformed> {
-    for entry in entries(body) {
-        match entry? {
-            (id, Value::Row(_)) if !with_rows => {
-                return malformed(format!("field {id}: a row in a row"));
-            }
-            (id, Value::Row(row)) => check(row, false).map_err(|error| within(id, error))?,
-            (id, Value::Histogram(bytes)) => {
-                histogram::check(bytes).map_err(|error| within(id, error))?;
-            }
-            _ => {}
+fn check_row(row: &[u8]) -> Result<(), Malformed> {
+    for entry in entries(row) {
+        let (id, value) = entry?;
+        if matches!(value, Value::Row(_)) {
+            return malformed(format!("field {id}: a row in a row"));
         }
+        check_histogram(id, &value)?;
     }
     Ok(())
+}
+
+fn check_histogram(id: u16, value: &Value) -> Result<(), Malformed> {
+    match value {
+        Value::Histogram(bytes) => {
+            histogram::summary(bytes).map(drop).map_err(|error| within(id, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn within(id: u16, Malformed(text): Malformed) -> Malformed {

@@ -43,6 +43,23 @@ pub struct Field {
     pub kept: Kept,
 }
 
+impl Field {
+    /// Returns whether the field describes the process that sends a tick, or its reports, and not
+    /// what it did in the interval.
+    pub fn is_of_sender(&self) -> bool {
+        self.kept == Kept::Distinct
+            || matches!(
+                self.id,
+                id::PROCESS_PARENT_PID
+                    | id::SAMPLE_PERIOD
+                    | id::PROCESS_STARTED_STAMP
+                    | id::TICKS_UNSENT
+                    | id::RECORDS_LOST
+                    | id::REPORTED_BY_SUPERVISOR
+            )
+    }
+}
+
 /// The kind of a datagram, with mod_wsgi's numbers. No others are sent, because its viewer takes a
 /// datagram of an unknown kind for a tick.
 pub mod kind {

@@ -33,14 +33,30 @@ pub fn decode(code: &[u8]) -> Result<Histogram, Malformed> {
 /// part of it may have been added.
 pub fn merge(sum: &mut Histogram, code: &[u8]) -> Result<(), Malformed> {
     let Some((totals, buckets)) = take_totals(code)? else { return Ok(()) };
+    if sum.is_empty() {
+        // Each bucket has two numbers, of a byte at least.
+        sum.counts.reserve(buckets.len() / 2);
+    }
     let mut merge: Merge = sum.merge_durations(totals.sum_ns, totals.min_ns, totals.max_ns);
     for_each_bucket(buckets, |bucket, count| merge.add(bucket, count))
 }
 
-/// Checks that the code is well-formed, without memory for the histogram.
-pub fn check(code: &[u8]) -> Result<(), Malformed> {
-    let Some((_, buckets)) = take_totals(code)? else { return Ok(()) };
-    for_each_bucket(buckets, |_, _| ())
+/// What all buckets of a histogram add up to. All are 0 for an empty one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub count: u64,
+    pub sum_ns: u64,
+    pub max_ns: u64,
+}
+
+/// Checks that the code is well-formed, and adds up its buckets without memory for the histogram.
+pub fn summary(code: &[u8]) -> Result<Summary, Malformed> {
+    let Some((Totals { sum_ns, max_ns, .. }, buckets)) = take_totals(code)? else {
+        return Ok(Summary::default());
+    };
+    let mut count = 0_u64;
+    for_each_bucket(buckets, |_, more| count = count.saturating_add(more))?;
+    Ok(Summary { count, sum_ns, max_ns })
 }
 
 struct Totals {
@@ -63,6 +79,7 @@ fn take_totals(mut code: &[u8]) -> Result<Option<(Totals, &[u8])>, Malformed> {
     Ok(Some((Totals { sum_ns, min_ns, max_ns }, code)))
 }
 
+#[inline]
 fn for_each_bucket(mut code: &[u8], mut visit: impl FnMut(u16, u64)) -> Result<(), Malformed> {
     let mut last = None;
     while !code.is_empty() {

@@ -8,7 +8,7 @@ use super::datagram::{Datagram, entries};
 use super::fields::id;
 use super::merge::OTHER;
 use super::record::RecordWriter;
-use super::{Malformed, Value, counts};
+use super::{Value, counts};
 use std::collections::HashMap;
 
 /// The numbers that need no name. A process numbers its lines from `FIRST` on.
@@ -46,16 +46,12 @@ struct Name {
 }
 
 impl LineNames {
-    /// The record of a tick with the rows of its lines, and `record` itself if there are none.
-    pub fn add_lines(
-        &mut self,
-        datagram: &Datagram,
-        record: Vec<u8>,
-    ) -> Result<Vec<u8>, Malformed> {
+    /// Adds the rows of a tick's lines to its record.
+    pub fn add_lines(&mut self, datagram: &Datagram, record: &mut RecordWriter) {
         let (Some(Value::Counts(numbers)), Some(Value::Counts(times))) =
             (datagram.get(id::LINE_NUMBERS), datagram.get(id::LINE_TIMES))
         else {
-            return Ok(record);
+            return;
         };
         self.ticks += 1;
         for (id, value) in datagram.fields() {
@@ -63,19 +59,18 @@ impl LineNames {
                 self.learn(row);
             }
         }
-        let mut writer = RecordWriter::after(record)?;
+        let mut row = RecordWriter::of_row();
         let mut unnamed_ns = 0;
         for (number, us) in counts(numbers).zip(counts(times)).take(MAX_ROWS) {
             let ns = i64::from(us.max(0)) * 1_000;
             match self.texts_of(number) {
-                Some(texts) => write_row(&mut writer, &texts, ns),
+                Some(texts) => write_row(record, &mut row, &texts, ns),
                 None => unnamed_ns += ns,
             }
         }
         if unnamed_ns != 0 {
-            write_row(&mut writer, &[UNNAMED.as_bytes()], unnamed_ns);
+            write_row(record, &mut row, &[UNNAMED.as_bytes()], unnamed_ns);
         }
-        Ok(writer.into_bytes())
     }
 
     fn learn(&mut self, row: &[u8]) {
@@ -115,15 +110,16 @@ impl LineNames {
     }
 }
 
-fn write_row(writer: &mut RecordWriter, texts: &[&[u8]], ns: i64) {
-    let mut row = RecordWriter::of_row();
+/// `row` is memory for the row.
+fn write_row(record: &mut RecordWriter, row: &mut RecordWriter, texts: &[&[u8]], ns: i64) {
+    row.begin_row();
     for (text, id) in texts.iter().zip(id::LINE_FUNCTION..) {
         if !text.is_empty() {
             row.push(id, Value::Text(text));
         }
     }
     row.push(id::LINE_WAITED, Value::Seconds(ns));
-    writer.push(id::LINES, Value::Row(&row.into_bytes()));
+    record.push(id::LINES, Value::Row(row.bytes()));
 }
 
 #[cfg(test)]
@@ -151,7 +147,9 @@ mod tests {
 
     fn record(names: &mut LineNames, datagram: &[u8]) -> Vec<u8> {
         let datagram = Datagram::parse(datagram).unwrap();
-        names.add_lines(&datagram, tick::record(&datagram)).unwrap()
+        let mut record = RecordWriter::after(tick::record(&datagram)).unwrap();
+        names.add_lines(&datagram, &mut record);
+        record.into_bytes()
     }
 
     /// The rows of a record: the function, the number of names, the microseconds.

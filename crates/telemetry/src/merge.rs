@@ -12,7 +12,6 @@ use headway_measure::Histogram;
 use super::histogram;
 use super::record::{RecordWriter, Slot, entries, parse_slots, push_slots, row_entries};
 use super::{Malformed, Value};
-use std::collections::BTreeMap;
 
 /// Different values of one setting.
 pub const MAX_DISTINCT: usize = 16;
@@ -47,7 +46,11 @@ enum Total {
 /// The key fields of a row with their texts. The first of several equal key fields counts.
 type RowKey = Vec<(u16, Vec<u8>)>;
 
-type Rows = BTreeMap<RowKey, Sum>;
+/// By key, ascending.
+type Rows = Vec<(RowKey, Sum)>;
+
+/// The fields of a row that is being added.
+type RowFields<'a> = Vec<(&'static Field, Value<'a>)>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Distinct {
@@ -119,6 +122,7 @@ impl Sum {
     ) -> Result<(), Malformed> {
         // Entries ascend like the totals, so the search for each begins at the last one.
         let mut at = 0;
+        let mut row = RowFields::new();
         for entry in entries {
             let (field, value) = entry?;
             while self.totals.get(at).is_some_and(|(id, _)| *id < field.id) {
@@ -127,7 +131,7 @@ impl Sum {
             if self.totals.get(at).is_none_or(|(id, _)| *id != field.id) {
                 self.totals.insert(at, (field.id, Total::empty(field)));
             }
-            self.totals[at].1.add(field, value)?;
+            self.totals[at].1.add(field, value, &mut row)?;
         }
         Ok(())
     }
@@ -164,7 +168,7 @@ impl Total {
     fn empty(field: &Field) -> Self {
         match (field.kept, field.kind) {
             (Kept::Distinct | Kept::Key, _) => Self::Distinct(Vec::new()),
-            (_, Type::Row) => Self::Rows(BTreeMap::new()),
+            (_, Type::Row) => Self::Rows(Rows::new()),
             (_, Type::Histogram) => Self::Histogram(Histogram::default()),
             (_, Type::Slots) => Self::Slots(Vec::new()),
             (_, Type::Seconds) => Self::Seconds(0),
@@ -174,7 +178,13 @@ impl Total {
         }
     }
 
-    fn add(&mut self, field: &Field, value: Value) -> Result<(), Malformed> {
+    /// `row` is memory for the fields of a row.
+    fn add<'a>(
+        &mut self,
+        field: &Field,
+        value: Value<'a>,
+        row: &mut RowFields<'a>,
+    ) -> Result<(), Malformed> {
         let larger = field.kept == Kept::Max;
         match (self, value) {
             (Self::Count(total), Value::Count(number)) if larger => *total = number.max(*total),
@@ -188,7 +198,13 @@ impl Total {
             }
             (Self::Histogram(total), Value::Histogram(code)) => histogram::merge(total, code)?,
             (Self::Slots(total), Value::Slots(bytes)) => add_slots(total, &parse_slots(bytes)?),
-            (Self::Rows(rows), Value::Row(row)) => return add_row(rows, field, row),
+            (Self::Rows(rows), Value::Row(bytes)) => {
+                row.clear();
+                for entry in row_entries(bytes) {
+                    row.push(entry?);
+                }
+                add_row(rows, field, row)?;
+            }
             (Self::Distinct(known), value)
                 if known.len() < most_distinct(field)
                     && !known.iter().any(|each| each.is(value)) =>
@@ -203,6 +219,7 @@ impl Total {
 
     fn write(&self, id: u16, writer: &mut RecordWriter) {
         let mut bytes = Vec::new();
+        let mut of_row = RecordWriter::of_row();
         match self {
             Self::Count(total) => writer.push(id, Value::Count(*total)),
             Self::Integer(total) => writer.push(id, Value::Integer(*total)),
@@ -218,10 +235,10 @@ impl Total {
                 writer.push(id, Value::Slots(&bytes));
             }
             Self::Rows(rows) => {
-                for row in rows.values() {
-                    let mut of_row = RecordWriter::of_row();
+                for (_, row) in rows {
+                    of_row.begin_row();
                     row.write(&mut of_row);
-                    writer.push(id, Value::Row(&of_row.into_bytes()));
+                    writer.push(id, Value::Row(of_row.bytes()));
                 }
             }
         }
@@ -246,35 +263,55 @@ fn add_slots(total: &mut Vec<Slot>, slots: &[Slot]) {
     }
 }
 
-fn add_row(rows: &mut Rows, field: &Field, row: &[u8]) -> Result<(), Malformed> {
-    let mut key = RowKey::new();
-    for entry in row_entries(row) {
-        let (Field { kept: Kept::Key, id, .. }, Value::Text(text)) = entry? else { continue };
-        if key.last().is_none_or(|(last, _)| last != id) {
-            key.push((*id, text.to_vec()));
+fn add_row(rows: &mut Rows, field: &Field, row: &RowFields) -> Result<(), Malformed> {
+    let place = match rows.binary_search_by(|(key, _)| borrowed(key).cmp(key_of(row))) {
+        Ok(place) => place,
+        Err(place) => {
+            let key = key_of(row).map(|(id, text)| (id, text.to_vec())).collect();
+            rows.insert(place, (key, Sum::default()));
+            place
         }
-    }
-    rows.entry(key).or_default().add_entries(row_entries(row))?;
+    };
+    rows[place].1.add_entries(row.iter().copied().map(Ok))?;
     if rows.len() > 2 * most_rows(field) { fold(rows, field) } else { Ok(()) }
+}
+
+fn borrowed(key: &RowKey) -> impl Iterator<Item = (u16, &[u8])> {
+    key.iter().map(|(id, text)| (*id, text.as_slice()))
+}
+
+/// The key of a row, whose fields ascend.
+fn key_of<'a>(row: &RowFields<'a>) -> impl Iterator<Item = (u16, &'a [u8])> {
+    let mut last = None;
+    row.iter().filter_map(move |(field, value)| match value {
+        Value::Text(text) if field.kept == Kept::Key && last != Some(field.id) => {
+            last = Some(field.id);
+            Some((field.id, *text))
+        }
+        _ => None,
+    })
 }
 
 /// Keeps the heaviest rows and one row for the others.
 fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     let name_of_row = first_key(field);
     let other_key = vec![(name_of_row, OTHER.as_bytes().to_vec())];
-    let mut other = rows.remove(&other_key).unwrap_or_default();
-    let mut by_weight: Vec<_> = std::mem::take(rows).into_iter().collect();
+    let is_other = |(key, _): &(RowKey, Sum)| *key == other_key;
+    let other = rows.iter().position(is_other).map(|place| rows.remove(place).1);
+    let mut other = other.unwrap_or_default();
+    let mut by_weight = std::mem::take(rows);
     by_weight.sort_by_key(|(_, row)| std::cmp::Reverse(row.weight()));
     for (_, mut row) in by_weight.split_off(by_weight.len().min(most_rows(field) - 1)) {
         row.totals.retain(|(id, _)| !is_key(*id));
         other.absorb(row)?;
     }
-    rows.extend(by_weight);
+    *rows = by_weight;
     other.totals.retain(|(id, _)| !is_key(*id));
     let name = Total::Distinct(vec![Distinct::Text(OTHER.as_bytes().to_vec())]);
     other.totals.push((name_of_row, name));
     other.totals.sort_by_key(|(id, _)| *id);
-    rows.insert(other_key, other);
+    rows.push((other_key, other));
+    rows.sort_by(|(one, _), (two, _)| one.cmp(two));
     Ok(())
 }
 

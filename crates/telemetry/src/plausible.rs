@@ -61,8 +61,8 @@ fn check_value(field: &Field, value: Value, interval_s: f64) -> Result<(), Malfo
         Value::Seconds(ns) => ns >= 0 && ns as f64 / 1e9 <= most,
         Value::Number(number) => number >= 0.0 && number <= most,
         Value::Histogram(code) => {
-            let histogram = histogram::decode(code)?;
-            let count = histogram.count() as f64;
+            let histogram = histogram::summary(code)?;
+            let count = histogram.count as f64;
             let (sum_ns, max_ns) = (histogram.sum_ns as f64, histogram.max_ns as f64);
             let parked = field.id == id::PARKED_TIME_HISTOGRAM;
             let longest_s = if parked { LONGEST_PARK_S } else { LONGEST_S };

@@ -43,6 +43,16 @@ impl RecordWriter {
         Ok(Self { bytes: record, last })
     }
 
+    /// Writes one more row into the memory of the row before.
+    pub fn begin_row(&mut self) {
+        self.bytes.clear();
+        self.last = 0;
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -8,7 +8,7 @@
 use super::datagram::{Datagram, entries};
 use super::fields::id;
 use super::record::RecordWriter;
-use super::{Malformed, Value, counts};
+use super::{Value, counts};
 use std::collections::HashMap;
 
 /// Calls that are kept of one process. It uses fewer at a time.
@@ -47,12 +47,8 @@ struct Known {
 }
 
 impl CallIds {
-    /// The record of a tick with the rows of its stacks, and the calls that the tick names.
-    pub fn add_stacks(
-        &mut self,
-        datagram: &Datagram,
-        record: Vec<u8>,
-    ) -> Result<(Vec<u8>, Vec<Named>), Malformed> {
+    /// Adds the rows of a tick's stacks to its record. Returns the calls that the tick names.
+    pub fn add_stacks(&mut self, datagram: &Datagram, record: &mut RecordWriter) -> Vec<Named> {
         let (mut named, mut numbers, mut times) = (Vec::new(), &[][..], &[][..]);
         self.ticks += 1;
         for (id, value) in datagram.fields() {
@@ -65,21 +61,18 @@ impl CallIds {
                 _ => {}
             }
         }
-        if numbers.is_empty() {
-            return Ok((record, named));
-        }
-        let mut writer = RecordWriter::after(record)?;
+        let mut row = RecordWriter::of_row();
         for (number, us) in counts(numbers).zip(counts(times)).take(MAX_ROWS) {
             let known = u32::try_from(number).ok().and_then(|number| self.ids.get_mut(&number));
             // The time of unknown stacks is in the rows of their lines.
             let Some(known) = known.filter(|_| us > 0) else { continue };
             known.used = self.ticks;
-            let mut row = RecordWriter::of_row();
+            row.begin_row();
             row.push(id::STACK_ID, Value::Text(&known.id));
             row.push(id::STACK_WAITED, Value::Seconds(i64::from(us) * 1_000));
-            writer.push(id::STACKS, Value::Row(&row.into_bytes()));
+            record.push(id::STACKS, Value::Row(row.bytes()));
         }
-        Ok((writer.into_bytes(), named))
+        named
     }
 
     fn learn(&mut self, row: &[u8]) -> Option<Named> {
@@ -162,7 +155,9 @@ mod tests {
 
     fn added(ids: &mut CallIds, datagram: &[u8]) -> (Vec<u8>, Vec<Named>) {
         let datagram = Datagram::parse(datagram).unwrap();
-        ids.add_stacks(&datagram, tick::record(&datagram)).unwrap()
+        let mut record = RecordWriter::after(tick::record(&datagram)).unwrap();
+        let named = ids.add_stacks(&datagram, &mut record);
+        (record.into_bytes(), named)
     }
 
     /// The rows of a record: the identifier and the microseconds.

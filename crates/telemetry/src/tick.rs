@@ -12,7 +12,6 @@ use super::record::{RecordWriter, Slot, push_slots};
 use super::{Value, counts, nanoseconds, seconds_list};
 use headway_measure::Histogram;
 use headway_measure::scale::bucket;
-use std::collections::BTreeMap;
 
 /// The longest interval that is accepted from a sender: a day.
 const LONGEST_PERIOD_S: f64 = 86_400.0;
@@ -26,44 +25,55 @@ const MAX_SLOTS: usize = 1_024;
 
 /// The record of a tick, in the code of `record`.
 pub fn record(datagram: &Datagram) -> Vec<u8> {
-    let mut kept: BTreeMap<(u16, usize), Held> = BTreeMap::new();
-    let mut raw: BTreeMap<u16, Value> = BTreeMap::new();
-    for (place, (id, value)) in datagram.fields().enumerate() {
-        match (field(id).map(|field| field.kept), value) {
-            (None, _) => {}
-            (Some(Kept::No), _) => drop(raw.insert(id, value)),
-            (Some(Kept::ByKey), Value::Row(row)) => {
-                kept.insert((id, place), Held::Row(record_of_row(row)));
-            }
-            (Some(_), _) => {
-                // The last value of each field counts, as in mod_wsgi's decoder.
-                kept.insert((id, 0), Held::Plain(cut(value)));
-            }
+    let mut kept: Vec<(u16, Held)> = Vec::with_capacity(256);
+    let mut raw: Vec<(u16, Value)> = Vec::with_capacity(256);
+    for (id, value) in datagram.fields() {
+        match field(id).map(|field| field.kept) {
+            None => {}
+            Some(Kept::No) => raw.push((id, value)),
+            Some(_) => kept.push((id, Held::Sent(value))),
         }
     }
+    // The sorts are stable, and of nearly sorted fields.
+    kept.sort_by_key(|(id, _)| *id);
+    raw.sort_by_key(|(id, _)| *id);
     let tick = Tick { raw: &raw, period_s: period_s(&raw, datagram) };
-    tick.add_levels(datagram, &mut kept);
     tick.add_histograms(datagram, &mut kept);
+    tick.add_levels(datagram, &mut kept);
     if let Some(slots) = tick.slots() {
-        kept.insert((id::SLOTS, 0), Held::Slots(slots));
+        kept.push((id::SLOTS, Held::Slots(slots)));
     }
+    kept.sort_by_key(|(id, _)| *id);
+    write(&kept)
+}
+
+enum Held<'a> {
+    Sent(Value<'a>),
+    Histogram(Vec<u8>),
+    Slots(Vec<u8>),
+}
+
+/// Writes all rows, and the last value of each other field, as in mod_wsgi's decoder.
+fn write(kept: &[(u16, Held)]) -> Vec<u8> {
     let mut writer = RecordWriter::new();
-    for ((id, _), held) in &kept {
+    let (mut row, mut values) = (RecordWriter::of_row(), Vec::new());
+    let mut kept = kept.iter().peekable();
+    while let Some((id, held)) = kept.next() {
+        if let Held::Sent(Value::Row(sent)) = held {
+            write_row(&mut row, &mut values, sent);
+            writer.push(*id, Value::Row(row.bytes()));
+            continue;
+        }
+        if kept.peek().is_some_and(|(next, _)| next == id) {
+            continue;
+        }
         match held {
-            Held::Plain(value) => writer.push(*id, *value),
-            Held::Row(bytes) => writer.push(*id, Value::Row(bytes)),
+            Held::Sent(value) => writer.push(*id, cut(*value)),
             Held::Histogram(bytes) => writer.push(*id, Value::Histogram(bytes)),
             Held::Slots(bytes) => writer.push(*id, Value::Slots(bytes)),
         }
     }
     writer.into_bytes()
-}
-
-enum Held<'a> {
-    Plain(Value<'a>),
-    Row(Vec<u8>),
-    Histogram(Vec<u8>),
-    Slots(Vec<u8>),
 }
 
 fn cut(value: Value) -> Value {
@@ -73,50 +83,57 @@ fn cut(value: Value) -> Value {
     }
 }
 
-fn record_of_row(row: &[u8]) -> Vec<u8> {
+/// Writes a row as records have it; `values` is memory for its fields.
+fn write_row<'a>(writer: &mut RecordWriter, values: &mut Vec<(u16, Value<'a>)>, row: &'a [u8]) {
     let of_records =
         |(id, _): &(u16, Value)| field(*id).is_some_and(|field| field.kept != Kept::No);
-    let mut values: Vec<(u16, Value)> =
-        entries(row).map_while(Result::ok).filter(of_records).collect();
+    values.clear();
+    values.extend(entries(row).map_while(Result::ok).filter(of_records));
     values.sort_by_key(|(id, _)| *id);
-    let mut writer = RecordWriter::of_row();
+    writer.begin_row();
     for (id, value) in values {
-        writer.push(id, cut(value));
+        writer.push(*id, cut(*value));
     }
-    writer.into_bytes()
 }
 
-fn period_s(raw: &BTreeMap<u16, Value>, datagram: &Datagram) -> f64 {
+/// The last value of a field. `raw` ascends.
+fn last<'a>(raw: &[(u16, Value<'a>)], id: u16) -> Option<Value<'a>> {
+    let end = raw.partition_point(|(each, _)| *each <= id);
+    raw[..end].last().filter(|(each, _)| *each == id).map(|(_, value)| *value)
+}
+
+fn period_s(raw: &[(u16, Value)], datagram: &Datagram) -> f64 {
     let seconds = |value: Option<Value>| match value {
         Some(Value::Seconds(ns)) if ns > 0 => Some(ns as f64 / 1e9),
         _ => None,
     };
-    seconds(raw.get(&id::SAMPLE_PERIOD).copied())
+    seconds(last(raw, id::SAMPLE_PERIOD))
         .or_else(|| seconds(datagram.get(id::TELEMETRY_INTERVAL)))
         .unwrap_or(1.0)
         .min(LONGEST_PERIOD_S)
 }
 
 struct Tick<'r, 'a> {
-    raw: &'r BTreeMap<u16, Value<'a>>,
+    /// The fields that are in no record, ascending.
+    raw: &'r [(u16, Value<'a>)],
     period_s: f64,
 }
 
 impl<'a> Tick<'_, 'a> {
     fn number(&self, id: u16) -> Option<f64> {
-        match self.raw.get(&id)? {
-            Value::Number(number) => Some(*number),
-            Value::Count(number) => Some(*number as f64),
-            Value::Seconds(ns) => Some(*ns as f64 / 1e9),
+        match last(self.raw, id)? {
+            Value::Number(number) => Some(number),
+            Value::Count(number) => Some(number as f64),
+            Value::Seconds(ns) => Some(ns as f64 / 1e9),
             _ => None,
         }
     }
 
-    fn add_levels(&self, datagram: &Datagram<'a>, kept: &mut BTreeMap<(u16, usize), Held<'a>>) {
+    fn add_levels(&self, datagram: &Datagram<'a>, kept: &mut Vec<(u16, Held<'a>)>) {
         let period_s = self.period_s;
         let mut seconds = |id: u16, rate: Option<f64>| {
             if let Some(rate) = rate.filter(|rate| *rate >= 0.0) {
-                kept.insert((id, 0), Held::Plain(Value::Seconds(nanoseconds(rate * period_s))));
+                kept.push((id, Held::Sent(Value::Seconds(nanoseconds(rate * period_s)))));
             }
         };
         let threads = match datagram.get(id::REQUEST_THREADS_MAXIMUM) {
@@ -133,24 +150,27 @@ impl<'a> Tick<'_, 'a> {
         seconds(id::BUSY_SECONDS, busy.map(|(share, threads)| share * threads));
         seconds(id::CONNECTION_SECONDS, self.number(id::CONNECTIONS_OPEN));
         if let Some(bytes) = self.number(id::MEMORY_RSS) {
-            kept.insert((id::RSS_BYTE_SECONDS, 0), Held::Plain(Value::Number(bytes * period_s)));
+            kept.push((id::RSS_BYTE_SECONDS, Held::Sent(Value::Number(bytes * period_s))));
         }
-        kept.insert((id::TICKS, 0), Held::Plain(Value::Count(1)));
+        kept.push((id::TICKS, Held::Sent(Value::Count(1))));
     }
 
-    fn add_histograms(&self, datagram: &Datagram<'a>, kept: &mut BTreeMap<(u16, usize), Held<'a>>) {
+    /// Converts mod_wsgi's histograms of the phases that have none of ours. `kept` ascends.
+    fn add_histograms(&self, datagram: &Datagram<'a>, kept: &mut Vec<(u16, Held<'a>)>) {
+        let sent = kept.len();
         let requests = match datagram.get(id::REQUEST_COUNT) {
             Some(Value::Count(requests)) => requests,
             _ => 0,
         };
         let mut coarse = false;
         for phase in 0..PHASES {
-            let ours = (id::SERVER_TIME_HISTOGRAM + phase, 0);
-            let Some(Value::Counts(buckets)) = self.raw.get(&(id::SERVER_TIME_BUCKETS + phase))
+            let ours = id::SERVER_TIME_HISTOGRAM + phase;
+            let Some(Value::Counts(buckets)) = last(self.raw, id::SERVER_TIME_BUCKETS + phase)
             else {
                 continue;
             };
-            if kept.contains_key(&ours) || requests == 0 {
+            let has_ours = kept[..sent].binary_search_by_key(&ours, |(id, _)| *id).is_ok();
+            if has_ours || requests == 0 {
                 continue;
             }
             coarse = true;
@@ -164,14 +184,14 @@ impl<'a> Tick<'_, 'a> {
             );
             let mut bytes = Vec::new();
             encode(&histogram, &mut bytes);
-            kept.insert(ours, Held::Histogram(bytes));
+            kept.push((ours, Held::Histogram(bytes)));
         }
-        kept.insert((id::COARSE_TICKS, 0), Held::Plain(Value::Count(coarse.into())));
+        kept.push((id::COARSE_TICKS, Held::Sent(Value::Count(coarse.into()))));
     }
 
     fn slots(&self) -> Option<Vec<u8>> {
         let list = |id: u16| -> Vec<f64> {
-            match self.raw.get(&id) {
+            match last(self.raw, id) {
                 Some(Value::Counts(bytes)) => counts(bytes).map(f64::from).collect(),
                 Some(Value::SecondsList(bytes)) => seconds_list(bytes).collect(),
                 _ => Vec::new(),

@@ -15,12 +15,18 @@ pub fn push_signed(out: &mut Vec<u8>, number: i64) {
 }
 
 /// Takes a number off the beginning of `bytes`.
+#[inline]
 pub fn take(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     // Most are short.
     if let [byte @ 0..0x80, rest @ ..] = *bytes {
         *bytes = rest;
         return Ok(u64::from(*byte));
     }
+    take_long(bytes)
+}
+
+#[inline(never)]
+fn take_long(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     let mut number = 0_u64;
     for (place, byte) in bytes.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);

@@ -25,7 +25,7 @@ from headway.recorder.records.health import Health
 from headway.recorder.store.store import Store
 
 # Datagrams that arrive within this time are processed together.
-PATIENCE_NS = 10_000_000
+PATIENCE_NS = 100_000_000
 # The most datagrams that are processed before the lock is released.
 BURST = 64
 TIDY_INTERVAL_S = 10.0

@@ -16,6 +16,7 @@ use headway_telemetry::datagram::{Datagram, Header};
 use headway_telemetry::fields::kind;
 use headway_telemetry::lines::LineNames;
 use headway_telemetry::merge::Sum;
+use headway_telemetry::record::RecordWriter;
 use headway_telemetry::stacks::CallIds;
 use headway_telemetry::{Malformed, plausible, tick};
 use std::ffi::CStr;
@@ -47,9 +48,9 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
         receive,
         c"telemetry_receive(datagram: bytes) -> (kind, pid, seq, stamp, fields, record)\n\
           \n\
-          Returns the parts of a datagram that a recorder uses: of a tick, the fields with one\n\
-          value each, the long holds, and the record with the rest; of other kinds, all fields\n\
-          and None.\n\
+          Returns the parts of a datagram that a recorder uses: of a tick, the fields that\n\
+          describe its sender, the long holds, and the record with the rest; of other kinds,\n\
+          all fields and None.\n\
           Raises ValueError for anything malformed, and for a tick with more than a process can\n\
           do in its interval.",
     ),
@@ -122,7 +123,7 @@ fn receive<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py
     let (fields, record) = if kind == kind::REQUEST_METRICS {
         let record = tick::record(&datagram);
         plausible::check(&record).map_err(|error| refuse(py, error))?;
-        (reading::single_values(py, &datagram)?, Object::from_bytes(py, &record)?)
+        (reading::of_sender(py, &datagram)?, Object::from_bytes(py, &record)?)
     } else {
         (reading::datagram(py, &datagram)?, Object::none(py))
     };
@@ -153,17 +154,16 @@ fn add_holders<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object
     let datagram = Datagram::parse(bytes).map_err(|error| refuse(py, error))?;
     let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
     let HolderNames { lines, calls } = &mut *names;
-    let (record, named) = lines
-        .add_lines(&datagram, record.to_vec())
-        .and_then(|record| calls.add_stacks(&datagram, record))
-        .map_err(|error| refuse(py, error))?;
+    let mut record = RecordWriter::after(record.to_vec()).map_err(|error| refuse(py, error))?;
+    lines.add_lines(&datagram, &mut record);
+    let named = calls.add_stacks(&datagram, &mut record);
     let calls = list(py, &named, |call| {
         let text = |bytes: &[u8]| Object::from_utf8_lossy(py, bytes);
         let caller = call.caller.as_ref().map(|caller| text(caller)).transpose()?;
         let [function, place, endpoint] = &call.texts;
         tuple(py, &[&text(&call.id)?, &caller, &text(function)?, &text(place)?, &text(endpoint)?])
     })?;
-    tuple(py, &[&Object::from_bytes(py, &record)?, &calls])
+    tuple(py, &[&Object::from_bytes(py, record.bytes())?, &calls])
 }
 
 fn record<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

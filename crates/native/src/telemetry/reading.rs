@@ -17,14 +17,11 @@ pub fn datagram<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<
     of_entries(py, datagram.fields().map(Ok), datagram_row)
 }
 
-/// Returns the fields of a tick that are neither a distribution nor a list, and its holds, which
-/// records do not contain.
-pub fn single_values<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<'py>> {
-    let entries = datagram.fields().filter(|(id, value)| match value {
-        Value::Row(_) => *id == id::HOLDS,
-        Value::Histogram(_) | Value::Counts(_) | Value::SecondsList(_) => false,
-        _ => true,
-    });
+/// Returns the fields of a tick that describe its sender, and its holds, which records do not
+/// contain.
+pub fn of_sender<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<'py>> {
+    let of_sender = |id: &u16| *id == id::HOLDS || field(*id).is_some_and(Field::is_of_sender);
+    let entries = datagram.fields().filter(|(id, _)| of_sender(id));
     of_entries(py, entries.map(Ok), datagram_row)
 }
 
