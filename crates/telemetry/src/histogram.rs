@@ -41,7 +41,7 @@ pub fn merge(sum: &mut Histogram, code: &[u8]) -> Result<(), Malformed> {
     for_each_bucket(buckets, |bucket, count| merge.add(bucket, count))
 }
 
-/// What all buckets of a histogram add up to. All are 0 for an empty one.
+/// The sums over all buckets of a histogram. All are 0 for an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub count: u64,

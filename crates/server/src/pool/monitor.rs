@@ -1,11 +1,12 @@
 //! The monitor: one thread of the server that supervises the others.
 //!
-//! While there is work, it runs twice a millisecond. If no thread polls and none makes progress,
-//! all active threads are stuck in their applications, and it wakes a parked one. It sends
-//! responses that a thread defers for too long. While connections are open or a limit is set, it
-//! also runs once a second: it hands connections past their deadline to a worker, answers requests
-//! that have waited too long, and checks the limits. Otherwise it sleeps. It never uses Python and
-//! waits for no other thread; another thread takes stacks (`limits::findings`).
+//! While there is work, it runs twice a millisecond, or every 2 ms among many short requests. If no
+//! thread polls and none makes progress, all active threads are stuck in their applications, and it
+//! wakes a parked one. It sends responses that a thread defers for too long. While connections are
+//! open or a limit is set, it also runs once a second: it hands connections past their deadline to
+//! a worker, answers requests that have waited too long, and checks the limits. Otherwise it
+//! sleeps. It never uses Python and waits for no other thread; another thread takes stacks
+//! (`limits::findings`).
 
 use crate::pool::Pool;
 use crate::pool::poller::PollBuffers;
@@ -13,9 +14,8 @@ use crate::pool::scheduling::{Situation, Tick, after_tick, needs_poller};
 use crate::pool::worker::Worker;
 use crate::request::Application;
 use headway_measure::clock::now_ns;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-const TICK: Duration = Duration::from_micros(500);
 /// Limits the polls of one sweep while clients keep sending.
 const POLLS_PER_SWEEP: usize = 64;
 
@@ -52,15 +52,15 @@ impl<'p, A: Application> Monitor<'p, A> {
             let tick = Tick {
                 needs_poller: needs_poller(scheduler),
                 has_deferred,
-                has_progressed: turns != turns_before,
+                turns: turns.wrapping_sub(turns_before),
             };
             let after = after_tick(tick, quiet_ticks);
             quiet_ticks = after.quiet_ticks;
             if after.wakes_one {
                 scheduler.idle.wake_one();
             }
-            if after.ticks_on {
-                std::thread::park_timeout(TICK);
+            if let Some(length) = after.next {
+                std::thread::park_timeout(length);
                 continue;
             }
             scheduler.monitor.announce_sleep();

@@ -7,6 +7,8 @@
 //! several connections while requests are long wakes another, and the monitor wakes one when no
 //! thread polls and nothing progresses.
 
+use std::time::Duration;
+
 /// Requests that leave the GIL to others for this long are worth several threads.
 const LONG_TURN_NS: u64 = 200_000;
 /// A turn that has lasted this long may last for ever, so its thread does not count as
@@ -19,6 +21,11 @@ const SHORT_TURN_NS: u64 = 20_000;
 const BATCH_CONNECTIONS: usize = 2;
 /// Ticks without anything to do until the monitor sleeps.
 const QUIET_TICKS: u32 = 20;
+const TICK: Duration = Duration::from_micros(500);
+/// The length of a tick after one with `MANY_TURNS`. Each tick takes a core from a thread that
+/// works. A first long request among many short ones keeps the others waiting for longer.
+const TICK_OF_MANY_TURNS: Duration = Duration::from_millis(2);
+const MANY_TURNS: u64 = 10;
 
 /// The facts that a decision depends on. An answer may cost a load or a lock, so each decision asks
 /// for no more than it needs, the cheap answers first.
@@ -122,8 +129,8 @@ pub struct Tick {
     pub needs_poller: bool,
     /// Threads have deferred or handed-off responses.
     pub has_deferred: bool,
-    /// A turn ended since the last tick.
-    pub has_progressed: bool,
+    /// Turns that ended since the last tick.
+    pub turns: u64,
 }
 
 /// The monitor's action after a tick.
@@ -133,17 +140,21 @@ pub struct AfterTick {
     pub wakes_one: bool,
     /// Ticks in a row without anything to do.
     pub quiet_ticks: u32,
-    /// Sleep until the next tick; otherwise until something happens.
-    pub ticks_on: bool,
+    /// Sleep for this long until the next tick; `None`: until something happens.
+    pub next: Option<Duration>,
 }
 
 pub fn after_tick(tick: Tick, quiet_ticks: u32) -> AfterTick {
     let is_busy = tick.needs_poller || tick.has_deferred;
     let quiet_ticks = if is_busy { 0 } else { quiet_ticks + 1 };
+    let length = match tick.turns >= MANY_TURNS && !tick.has_deferred {
+        true => TICK_OF_MANY_TURNS,
+        false => TICK,
+    };
     AfterTick {
-        wakes_one: tick.needs_poller && !tick.has_progressed,
+        wakes_one: tick.needs_poller && tick.turns == 0,
         quiet_ticks,
-        ticks_on: quiet_ticks < QUIET_TICKS,
+        next: (quiet_ticks < QUIET_TICKS).then_some(length),
     }
 }
 

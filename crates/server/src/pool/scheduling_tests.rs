@@ -153,16 +153,19 @@ fn the_monitor_wakes_a_poller_only_where_nothing_progresses() {
         assert_eq!(needs_poller(&case), needs, "{case:?}");
     }
     let last = QUIET_TICKS - 1;
-    for (needs_poller, has_deferred, has_progressed, quiet, expected) in [
-        (true, false, false, 5, (true, 0, true)),
-        (true, false, true, 5, (false, 0, true)),
-        (false, true, false, 5, (false, 0, true)),
-        (false, false, false, 5, (false, 6, true)),
-        (false, false, true, last, (false, QUIET_TICKS, false)),
-        (false, true, true, last, (false, 0, true)),
+    let many = MANY_TURNS;
+    for (needs_poller, has_deferred, turns, quiet, expected) in [
+        (true, false, 0, 5, (true, 0, Some(TICK))),
+        (true, false, 1, 5, (false, 0, Some(TICK))),
+        (true, false, many, 5, (false, 0, Some(TICK_OF_MANY_TURNS))),
+        (true, true, many, 5, (false, 0, Some(TICK))),
+        (false, true, 0, 5, (false, 0, Some(TICK))),
+        (false, false, 0, 5, (false, 6, Some(TICK))),
+        (false, false, 1, last, (false, QUIET_TICKS, None)),
+        (false, true, 1, last, (false, 0, Some(TICK))),
     ] {
-        let tick = Tick { needs_poller, has_deferred, has_progressed };
-        let AfterTick { wakes_one, quiet_ticks, ticks_on } = after_tick(tick, quiet);
-        assert_eq!((wakes_one, quiet_ticks, ticks_on), expected, "{tick:?} after {quiet}");
+        let tick = Tick { needs_poller, has_deferred, turns };
+        let AfterTick { wakes_one, quiet_ticks, next } = after_tick(tick, quiet);
+        assert_eq!((wakes_one, quiet_ticks, next), expected, "{tick:?} after {quiet}");
     }
 }
