@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from headway import _native
+from headway.recorder.receive.processes import IDENTITY
 
 TICK = {
     "hostname": "host",
@@ -105,3 +106,14 @@ def test_damaged_records_are_refused(record: bytes) -> None:
 def test_what_cannot_be_encoded_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)):
         _native.telemetry_encode(2, 1, 1, 0.0, fields)
+
+
+def test_a_tick_is_received_with_all_that_describes_its_sender() -> None:
+    read_each_tick = ("hostname", "process_group", "reported_by_supervisor", "sample_period")
+    counted = ("process_started_stamp", "ticks_unsent", "records_lost")
+    names = {*IDENTITY, *read_each_tick, *counted}
+    texts = {name for name in names if name.endswith(("_version", "name", "_group", "_kind"))}
+    texts |= {"gil_mode", "policy"}
+    sent = {name: "x" if name in texts else 1 for name in names}
+    datagram = _native.telemetry_encode(2, 42, 7, 1000.5, {**sent, "request_count": 3})
+    assert _native.telemetry_receive(datagram)[4] == sent

@@ -26,25 +26,22 @@ const MAX_SLOTS: usize = 1_024;
 /// The record of a tick, in the code of `record`.
 pub fn record(datagram: &Datagram) -> Vec<u8> {
     let mut kept: Vec<(u16, Held)> = Vec::with_capacity(256);
-    let mut raw: Vec<(u16, Value)> = Vec::with_capacity(256);
-    for (id, value) in datagram.fields() {
-        match field(id).map(|field| field.kept) {
-            None => {}
-            Some(Kept::No) => raw.push((id, value)),
-            Some(_) => kept.push((id, Held::Sent(value))),
-        }
+    for (id, value) in datagram.fields().filter(|(id, _)| is_in_records(*id)) {
+        kept.push((id, Held::Sent(value)));
     }
-    // The sorts are stable, and of nearly sorted fields.
-    kept.sort_by_key(|(id, _)| *id);
-    raw.sort_by_key(|(id, _)| *id);
-    let tick = Tick { raw: &raw, period_s: period_s(&raw, datagram) };
-    tick.add_histograms(datagram, &mut kept);
-    tick.add_levels(datagram, &mut kept);
+    let tick = Tick { datagram, period_s: period_s(datagram) };
+    tick.add_levels(&mut kept);
+    tick.add_histograms(&mut kept);
     if let Some(slots) = tick.slots() {
         kept.push((id::SLOTS, Held::Slots(slots)));
     }
+    // Equal fields stay in their order.
     kept.sort_by_key(|(id, _)| *id);
     write(&kept)
+}
+
+fn is_in_records(id: u16) -> bool {
+    field(id).is_some_and(|field| field.kept != Kept::No)
 }
 
 enum Held<'a> {
@@ -85,10 +82,8 @@ fn cut(value: Value) -> Value {
 
 /// Writes a row as records have it; `values` is memory for its fields.
 fn write_row<'a>(writer: &mut RecordWriter, values: &mut Vec<(u16, Value<'a>)>, row: &'a [u8]) {
-    let of_records =
-        |(id, _): &(u16, Value)| field(*id).is_some_and(|field| field.kept != Kept::No);
     values.clear();
-    values.extend(entries(row).map_while(Result::ok).filter(of_records));
+    values.extend(entries(row).map_while(Result::ok).filter(|(id, _)| is_in_records(*id)));
     values.sort_by_key(|(id, _)| *id);
     writer.begin_row();
     for (id, value) in values {
@@ -96,32 +91,25 @@ fn write_row<'a>(writer: &mut RecordWriter, values: &mut Vec<(u16, Value<'a>)>, 
     }
 }
 
-/// The last value of a field. `raw` ascends.
-fn last<'a>(raw: &[(u16, Value<'a>)], id: u16) -> Option<Value<'a>> {
-    let end = raw.partition_point(|(each, _)| *each <= id);
-    raw[..end].last().filter(|(each, _)| *each == id).map(|(_, value)| *value)
-}
-
-fn period_s(raw: &[(u16, Value)], datagram: &Datagram) -> f64 {
+fn period_s(datagram: &Datagram) -> f64 {
     let seconds = |value: Option<Value>| match value {
         Some(Value::Seconds(ns)) if ns > 0 => Some(ns as f64 / 1e9),
         _ => None,
     };
-    seconds(last(raw, id::SAMPLE_PERIOD))
+    seconds(datagram.get(id::SAMPLE_PERIOD))
         .or_else(|| seconds(datagram.get(id::TELEMETRY_INTERVAL)))
         .unwrap_or(1.0)
         .min(LONGEST_PERIOD_S)
 }
 
-struct Tick<'r, 'a> {
-    /// The fields that are in no record, ascending.
-    raw: &'r [(u16, Value<'a>)],
+struct Tick<'d, 'a> {
+    datagram: &'d Datagram<'a>,
     period_s: f64,
 }
 
 impl<'a> Tick<'_, 'a> {
     fn number(&self, id: u16) -> Option<f64> {
-        match last(self.raw, id)? {
+        match self.datagram.get(id)? {
             Value::Number(number) => Some(number),
             Value::Count(number) => Some(number as f64),
             Value::Seconds(ns) => Some(ns as f64 / 1e9),
@@ -129,14 +117,14 @@ impl<'a> Tick<'_, 'a> {
         }
     }
 
-    fn add_levels(&self, datagram: &Datagram<'a>, kept: &mut Vec<(u16, Held<'a>)>) {
+    fn add_levels(&self, kept: &mut Vec<(u16, Held<'a>)>) {
         let period_s = self.period_s;
         let mut seconds = |id: u16, rate: Option<f64>| {
             if let Some(rate) = rate.filter(|rate| *rate >= 0.0) {
                 kept.push((id, Held::Sent(Value::Seconds(nanoseconds(rate * period_s)))));
             }
         };
-        let threads = match datagram.get(id::REQUEST_THREADS_MAXIMUM) {
+        let threads = match self.datagram.get(id::REQUEST_THREADS_MAXIMUM) {
             Some(Value::Count(threads)) => Some(threads as f64),
             _ => None,
         };
@@ -155,22 +143,18 @@ impl<'a> Tick<'_, 'a> {
         kept.push((id::TICKS, Held::Sent(Value::Count(1))));
     }
 
-    /// Converts mod_wsgi's histograms of the phases that have none of ours. `kept` ascends.
-    fn add_histograms(&self, datagram: &Datagram<'a>, kept: &mut Vec<(u16, Held<'a>)>) {
-        let sent = kept.len();
-        let requests = match datagram.get(id::REQUEST_COUNT) {
+    /// Converts mod_wsgi's histograms of the phases that have none of ours.
+    fn add_histograms(&self, kept: &mut Vec<(u16, Held<'a>)>) {
+        let requests = match self.datagram.get(id::REQUEST_COUNT) {
             Some(Value::Count(requests)) => requests,
             _ => 0,
         };
         let mut coarse = false;
         for phase in 0..PHASES {
             let ours = id::SERVER_TIME_HISTOGRAM + phase;
-            let Some(Value::Counts(buckets)) = last(self.raw, id::SERVER_TIME_BUCKETS + phase)
-            else {
-                continue;
-            };
-            let has_ours = kept[..sent].binary_search_by_key(&ours, |(id, _)| *id).is_ok();
-            if has_ours || requests == 0 {
+            let theirs = id::SERVER_TIME_BUCKETS + phase;
+            let Some(Value::Counts(buckets)) = self.datagram.get(theirs) else { continue };
+            if requests == 0 || self.datagram.get(ours).is_some() {
                 continue;
             }
             coarse = true;
@@ -191,7 +175,7 @@ impl<'a> Tick<'_, 'a> {
 
     fn slots(&self) -> Option<Vec<u8>> {
         let list = |id: u16| -> Vec<f64> {
-            match last(self.raw, id) {
+            match self.datagram.get(id) {
                 Some(Value::Counts(bytes)) => counts(bytes).map(f64::from).collect(),
                 Some(Value::SecondsList(bytes)) => seconds_list(bytes).collect(),
                 _ => Vec::new(),
