@@ -43,8 +43,11 @@ def metrics(recorder: RunningPod, name: str) -> dict[tuple[str, str], float]:
     return {(host, group): float(value) for host, group, value in found}
 
 
-def ask(recorder: RunningPod, question: str) -> Any:
-    return json.loads(recorder.get(SITE, f"/api/v1/{question}")[1])
+def lifecycle_events(recorder: RunningPod) -> list[dict[str, Any]]:
+    """The events of the last ten minutes."""
+    answered = recorder.get(SITE, "/api/v1/lifecycle?from=-600")[1]
+    events: list[dict[str, Any]] = json.loads(answered)["events"]
+    return events
 
 
 def test_a_sidecar_records_its_pod_from_the_first_request_to_the_end(node: Node) -> None:
@@ -60,9 +63,8 @@ def test_a_sidecar_records_its_pod_from_the_first_request_to_the_end(node: Node)
     for container in (server, recorder):
         assert container.resident_mib() < container.container.memory_limit_mib / 2
     server_end = server.end(SIDECAR.grace_period_s)
-    # The recorder, which ends last, has heard of the end.
-    events = ask(pod, "lifecycle?from=-600")["events"]
-    assert [each["shutdown_reason"] for each in events if "shutdown_reason" in each], events
+    # The recorder, which ends last, hears of the end.
+    recorder.wait_until(lambda: any("shutdown_reason" in event for event in lifecycle_events(pod)))
     assert (server_end, pod.end()) == (0, {"shop": 0, "recorder": 0}), server.log
 
 
