@@ -22,6 +22,10 @@ impl Queue {
         (self.first != NOBODY).then_some(self.first)
     }
 
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+
     /// Returns when a waiter of this queue that is not its first looks again, while a holder has
     /// the rest of a slice that ends at `slice_end_ns`: after as many turns as others wait, since
     /// it may have become the first by then. So all waiters together look once in a turn, however

@@ -160,7 +160,11 @@ proptest! {
         let gil = IdealGil::new(PolicyName::Deadline, interval_ns, &scripts).run(RUN_NS);
         for wait in &gil.waits {
             let slices_ns = slices_of_others_ns(&scripts, wait.thread, interval_ns);
-            let bound_ns = (3 * slices_ns).min(16 * interval_ns + slices_ns);
+            let distance_ns = (2 * scripts.len() as u64).max(8) * interval_ns;
+            let bound_ns = match scripts.len() {
+                ..=4 => (3 * slices_ns).min(2 * distance_ns + slices_ns),
+                _ => 2 * distance_ns + slices_ns,
+            };
             prop_assert!(wait.ns() <= bound_ns + 200 * US, "{wait:?} beside slices of {slices_ns}");
         }
     }
@@ -198,5 +202,19 @@ fn hogs_hold_in_the_proportion_of_their_slices() {
             let whole_turns = gil.holds.iter().filter(|hold| hold.to_ns - hold.from_ns == long_ns);
             assert!(whole_turns.count() >= 100, "{policy:?}: turns of {long_ns} are cut short");
         }
+    }
+}
+
+#[test]
+fn deadline_lets_a_thread_that_needs_a_third_of_its_share_go_at_once_beside_any_number_of_hogs() {
+    for hogs in [1, 4, 8, 30, 100] {
+        let away_ns = 50 * US * 12.max(3 * (hogs + 1));
+        let light = script(0, vec![Burst { compute_ns: 50 * US, away_ns }]);
+        let mut scripts = vec![script(0, hog()); hogs as usize];
+        scripts.push(light);
+        let gil = IdealGil::new(PolicyName::Deadline, INTERVAL_NS, &scripts).run(30_000 * MS);
+        let longest_ns =
+            gil.longest_wait_ns(|wait| wait.thread as u64 == hogs && wait.began_ns > 5_000 * MS);
+        assert!(longest_ns <= 200 * US, "{hogs} hogs: {longest_ns}");
     }
 }
