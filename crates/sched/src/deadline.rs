@@ -7,10 +7,10 @@ use crate::thread::{ThreadId, Threads};
 /// The least distance from the start of a thread's slice to its deadline, in switch intervals of
 /// the GIL.
 const LEAST_DEADLINE_INTERVALS: u64 = 8;
-/// The same for each thread that wants the GIL. All of them need one interval each for their turns,
-/// and I/O-bound threads need GIL time in between. If a deadline came before the next turn, the
-/// deadlines of threads that compute would lag behind the clock like those of threads that need
-/// little, and the latter would wait for whole rounds.
+/// The distance is at least this many switch intervals for each thread that wants the GIL. All of
+/// them need one interval each for their turns, and I/O-bound threads need GIL time in between. If
+/// a deadline came before the next turn, the deadlines of threads that compute would lag behind the
+/// clock like those of threads that need little, and the latter would wait for whole rounds.
 const DEADLINE_INTERVALS_PER_THREAD: u64 = 2;
 /// A holder that has just returned from a voluntary absence is not interrupted for this time: most
 /// such bursts end within it.

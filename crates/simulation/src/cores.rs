@@ -273,7 +273,8 @@ impl Simulation {
         self.cores[core].since_ns = from_ns;
         let long_ns = self.scenario.machine.long_idle_ns;
         let task = &mut self.tasks[id];
-        task.is_cold |= (self.now_ns - task.last_ran_ns) as f64 >= long_ns;
+        let away_ns = (self.now_ns - task.last_ran_ns) as f64;
+        task.coldness = task.coldness.max((away_ns / long_ns).min(1.0));
         task.run = Run::Running;
         task.core = core;
         // Linux accounts for the time of the switch in this way. Otherwise, threads that wake up

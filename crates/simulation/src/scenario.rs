@@ -40,7 +40,7 @@ pub struct Machine {
     /// The cost of putting another thread on a core.
     pub switch_ns: Distribution,
     /// The additional time of the first system call of a thread that was on no core for
-    /// `long_idle_ns`.
+    /// `long_idle_ns`; a shorter absence has the corresponding part of it.
     #[serde(default = "none")]
     pub cold_ns: Distribution,
     /// The cost of waking a thread on an idle core, for the thread that wakes it.

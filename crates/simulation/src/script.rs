@@ -131,8 +131,16 @@ impl Simulation {
         task.stage = stage;
         task.asked_since_ns = self.now_ns;
         task.left_ns = ns.sample_ns(random);
-        if std::mem::take(&mut task.is_cold) {
-            task.left_ns += self.scenario.machine.cold_ns.sample_ns(random);
+        self.add_cold_ns(id);
+    }
+
+    /// Adds the time by which a thread's first system call takes longer after an absence.
+    fn add_cold_ns(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id];
+        let coldness = std::mem::take(&mut task.coldness);
+        if coldness > 0.0 {
+            let cold_ns = self.scenario.machine.cold_ns.sample_ns(&mut self.random);
+            task.left_ns += (cold_ns as f64 * coldness) as u64;
         }
     }
 
@@ -140,6 +148,7 @@ impl Simulation {
         if let Some(Step::Receive(_, ns)) = self.step_of_errand(id) {
             let ns = ns.sample_ns(&mut self.random);
             self.tasks[id].left_ns = ns;
+            self.add_cold_ns(id);
         }
         self.tasks[id].stage = Stage::Back;
     }

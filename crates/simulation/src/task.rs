@@ -71,9 +71,9 @@ pub struct Task {
     /// The core that the thread is on, or was on last.
     pub core: CoreId,
     pub last_ran_ns: u64,
-    /// True if no core has the thread's data in its caches, so that its next system call takes
-    /// longer.
-    pub is_cold: bool,
+    /// The part of the thread's data that the caches have lost, 0 to 1: the next system call takes
+    /// longer by as much of `cold_ns`.
+    pub coldness: f64,
     /// EEVDF's data: the virtual time used, the virtual time at which the slice ends, and for a
     /// blocked thread the amount by which it had less than its share.
     pub vruntime_ns: i64,
@@ -117,7 +117,7 @@ impl Task {
             run: Run::Blocked,
             core,
             last_ran_ns: 0,
-            is_cold: false,
+            coldness: 0.0,
             vruntime_ns: 0,
             vdeadline_ns: 0,
             lag_ns: 0,

@@ -20,13 +20,13 @@ class Costs:
 
     # A byte through a TCP connection of the loopback device. send() includes the receiver's work in
     # the kernel, up to its wake-up, so recv() is little more than a copy.
-    tcp_send_ns: Distribution = 6_200
-    tcp_receive_ns: Distribution = 1_300
+    tcp_send_ns: Distribution = 5_270
+    tcp_receive_ns: Distribution = 1_320
     # The Python code of an echo server's thread between recv() and send(), and between send() and
     # recv().
     echo_server_ns: Distribution = 40
     # The client's code between two requests.
-    echo_client_ns: Distribution = 390
+    echo_client_ns: Distribution = 450
     # `n -= 1` and the check whether to go on.
     decrement_ns: float = 28
     # Sending a UDP packet to another process; receiving one that has arrived; the Python code that

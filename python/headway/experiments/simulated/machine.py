@@ -2,8 +2,8 @@
 
 The shipped constants describe one machine: a virtual one with two cores, Linux 6.18, CPython 3.13.
 A probe (`headway simulate --calibrate FILE`) measured them, and `bench/simulated_echo.py
---calibration FILE` refined them on the machine's echo table. For another machine there is a file
-for `--calibration`.
+--calibration FILE` refined most of them on the machine's echo table without a policy. For another
+machine there is a file for `--calibration`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ class Machine:
     cores: int = 2
     # The time from a thread's wake-up until it runs, on a core that was idle; and on one that was
     # idle for longer, and sleeps more deeply.
-    wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [24_500, 0.3]})
-    wake_idle_long_ns: Distribution = field(default_factory=lambda: {"lognormal": [126_000, 0.35]})
+    wake_idle_ns: Distribution = field(default_factory=lambda: {"lognormal": [27_500, 0.27]})
+    wake_idle_long_ns: Distribution = field(default_factory=lambda: {"lognormal": [69_000, 0.35]})
     long_idle_ns: float = 900_000
-    # The extra time of the first system call of a thread that was off all cores for this long.
-    cold_ns: Distribution = field(default_factory=lambda: {"uniform": [0, 24_000]})
+    # The extra time of the first system call of a thread that was off all cores for this long; of a
+    # thread that was off for less, a part of it.
+    cold_ns: Distribution = field(default_factory=lambda: {"uniform": [0, 37_000]})
     # The time to switch a core to another thread.
-    switch_ns: Distribution = 4_700
+    switch_ns: Distribution = 2_400
     # The time that a thread spends to wake another one on such a core.
-    call_ns: Distribution = 2_100
-    call_long_ns: Distribution = 18_700
+    call_ns: Distribution = 9_000
+    call_long_ns: Distribution = 20_000
     # EEVDF: the time for which a thread runs before another one that waits for the core,
     slice_ns: float = 1_050_000
     # and the period at which the kernel checks this.
@@ -38,15 +39,15 @@ class Machine:
     hot_ns: float = 660_000
     # Interrupts or a hypervisor take each core away from time to time: the mean distance, and the
     # duration.
-    stolen_every_ns: float = 9_500_000
-    stolen_ns: Distribution = field(default_factory=lambda: {"lognormal": [13_000, 0.4]})
+    stolen_every_ns: float = 3_000_000
+    stolen_ns: Distribution = field(default_factory=lambda: {"lognormal": [35_000, 0.5]})
     # The longest delay of the end of a timed wait.
-    timer_slack_ns: float = 58_000
+    timer_slack_ns: float = 69_500
     # The time from a drop request until a thread that runs Python code sees it.
-    check_ns: Distribution = field(default_factory=lambda: {"uniform": [350, 13_000]})
+    check_ns: Distribution = field(default_factory=lambda: {"uniform": [800, 16_000]})
     # The time to take a free GIL, and to drop it.
-    take_ns: Distribution = 23
-    drop_ns: Distribution = 23
+    take_ns: Distribution = 36
+    drop_ns: Distribution = 36
     # Under `priority` and `deadline`: the additional time of a take after a wait or while others
     # wait, and of a drop while others wait. In the measured echo table an I/O-bound thread holds
     # for about 770 ns each time, of which the probe explains 46 ns; a take and a drop share the
