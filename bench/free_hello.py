@@ -39,8 +39,8 @@ HEADINGS = ("server", "requests/s", "/headway", "p50 ms", "p99 ms", "CPU us/requ
 
 
 class Callers(NamedTuple):
-    """Threads that call hello in process. Its headers and its body are lists of its module, which
-    all threads share, or lists of each call."""
+    """Threads that call hello in process. hello's headers and its body are lists of its module,
+    which all threads share, or lists of each call."""
 
     threads: int
     lists: str = SHARED

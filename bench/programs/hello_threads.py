@@ -73,10 +73,15 @@ def call_often(app: Callable[..., Any]) -> None:
 
 
 def main() -> None:
-    app = app_with_own_lists if sys.argv[2:] == ["own"] else hello.app
+    _, threads, *lists = sys.argv
+    apps: dict[tuple[str, ...], Callable[..., Any]] = {
+        (): hello.app,
+        ("own",): app_with_own_lists,
+    }
+    app = apps[tuple(lists)]
     if call(app) != ("200 OK", hello.HEADERS, b"hello"):
         raise SystemExit("hello does not say hello")
-    found = control(int(sys.argv[1]), partial(call_often, app))
+    found = control(int(threads), partial(call_often, app))
     window.answer(
         calls_per_s=found["work_per_s"] * CALLS, cpu_per_call_s=found["cpu_per_work_s"] / CALLS
     )

@@ -179,6 +179,35 @@ fn deadline_lies_at_most_eight_intervals_in_the_past_when_it_moves() {
 }
 
 #[test]
+fn deadline_lies_at_most_eight_intervals_ahead_however_many_wait() {
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
+    gil.take(0).pass(INTERVAL_NS);
+    let crowd = 2..50;
+    crowd.clone().for_each(|waiter| _ = gil.wait(waiter));
+    gil.drop_forced(0).take(0).pass(INTERVAL_NS).drop_forced(0);
+    crowd.for_each(|waiter| _ = gil.hold(waiter, US));
+    // The crowd has left. Thread 0 has used up two slices, and thread 1 uses up two after it.
+    gil.hold(1, INTERVAL_NS).hold(1, INTERVAL_NS);
+    gil.take(2).wait(1).wait(0);
+    assert_eq!(gil.order(), [0, 1]);
+}
+
+#[test]
+fn deadline_lies_further_back_if_many_want_the_gil() {
+    for (waiters, order) in [(1, [1, 0]), (10, [0, 1])] {
+        let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
+        // The deadline of thread 0 is 40 intervals old when its slice is used up, and then lies one
+        // step back: 8 intervals or, with 11 threads, 16. That of thread 1 is 10 intervals old.
+        gil.hold(0, US).pass(30 * INTERVAL_NS).hold(1, US).pass(9 * INTERVAL_NS).take(0);
+        (2..2 + waiters).for_each(|waiter| _ = gil.wait(waiter));
+        gil.pass(INTERVAL_NS).drop_forced(0);
+        (2..2 + waiters).for_each(|waiter| _ = gil.leave(waiter));
+        gil.take(2).wait(0).wait(1);
+        assert_eq!(gil.order(), order, "beside {waiters}");
+    }
+}
+
+#[test]
 fn deadline_requests_a_drop_at_once_if_earlier_and_at_the_end_of_the_slice_if_not() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Deadline));
     gil.hold(0, INTERVAL_NS).take(0).pass(MS).wait(1);

@@ -71,8 +71,8 @@ pub struct Task {
     /// The core that the thread is on, or was on last.
     pub core: CoreId,
     pub last_ran_ns: u64,
-    /// The part of the thread's data that the caches have lost, 0 to 1: the next system call takes
-    /// longer by as much of `cold_ns`.
+    /// The part of the thread's data that the caches lost in its longest absence since its last
+    /// system call, 0 to 1: the next system call takes longer by as much of `cold_ns`.
     pub coldness: f64,
     /// EEVDF's data: the virtual time used, the virtual time at which the slice ends, and for a
     /// blocked thread the amount by which it had less than its share.

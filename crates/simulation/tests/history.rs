@@ -155,7 +155,12 @@ fn bound_ns(policy: PolicyName, threads: usize) -> u64 {
     let overdue_ns = 4 * INTERVAL_NS;
     match policy {
         PolicyName::PRIORITY => overdue_ns + (slices_ns / MS + 1) * (overdue_ns + MS),
-        _ => (3 * slices_ns).min(16 * INTERVAL_NS + slices_ns) + 200 * US,
+        _ => {
+            let step_ns = (3 * threads as u64).max(16) * INTERVAL_NS / 2;
+            let bound_ns = 8 * INTERVAL_NS + step_ns + slices_ns;
+            let least_ns = if threads <= 5 { bound_ns.min(3 * slices_ns) } else { bound_ns };
+            least_ns + 200 * US
+        }
     }
 }
 

@@ -228,6 +228,26 @@ fn messages_go_to_the_first_receiver_that_waits_and_answers_to_the_sender() {
     }
 }
 
+/// The cost is that of the absence before the call, in proportion, and only the first call has it.
+#[test]
+fn the_first_system_call_after_an_absence_takes_longer() {
+    let cold = Machine { cold_ns: always(40 * US), long_idle_ns: 1e6, ..ideal(2) };
+    for (away_ns, cold_ns) in [(250 * US, 10 * US), (500 * US, 20 * US), (3 * MS, 40 * US)] {
+        let calls = does_once(vec![sleep(away_ns), system(10 * US), system(10 * US)]);
+        let sends = does_once(vec![sleep(away_ns), Step::Send(0, always(0))]);
+        let receives = does_once(vec![Step::Receive(0, always(10 * US)), system(10 * US)]);
+        let threads = [calls, sends, receives].map(|thread| ThreadSetting { gil: None, ..thread });
+        let alone = run_under(PolicyName::INTERVAL, cold.clone(), threads[..1].to_vec(), 9 * MS);
+        assert_eq!(alone.threads[0].finished_ns, Some(away_ns + cold_ns + 20 * US));
+        let both = run_under(PolicyName::INTERVAL, cold.clone(), threads[1..].to_vec(), 9 * MS);
+        assert_eq!(both.threads[0].finished_ns, Some(away_ns + cold_ns));
+        // The receiver has been away until the end of the send.
+        let sent_ns = away_ns + cold_ns;
+        let cold_ns = 40 * US * sent_ns.min(MS) / MS;
+        assert_eq!(both.threads[1].finished_ns, Some(sent_ns + cold_ns + 20 * US));
+    }
+}
+
 /// The thread does not catch up on time in which its core is stolen.
 #[test]
 fn a_step_with_a_fixed_end_time_ends_then_even_if_its_core_is_stolen() {

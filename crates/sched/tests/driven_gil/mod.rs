@@ -35,7 +35,7 @@ pub struct Gil<P> {
 
 impl<P: Policy> Gil<P> {
     pub fn under(policy: P) -> Self {
-        let threads = Table(vec![Thread::new(); 6]);
+        let threads = Table(vec![Thread::new(); 50]);
         Self { scheduler: Scheduler::with_policy(policy, 1), threads, now_ns: MS }
     }
 
