@@ -22,9 +22,9 @@ const SHORT_BURST_NS: u64 = 200_000;
 /// slice begins. When a slice is used up, the deadline moves by a *step*: eight switch intervals,
 /// or one and a half for each thread that wants the GIL if that is more. Afterwards it lies no
 /// further than eight intervals ahead of the present, and no further than one step behind it. It
-/// does not change otherwise, wherever the thread is. The waiter with the earliest deadline is next;
-/// a waiter whose deadline is earlier than the holder's requests a drop at once. So a thread that
-/// needs less than two thirds of its share of the GIL precedes threads that compute, no thread
+/// does not change otherwise, wherever the thread is. The waiter with the earliest deadline is
+/// next; a waiter whose deadline is earlier than the holder's requests a drop at once. So a thread
+/// that needs less than two thirds of its share of the GIL precedes threads that compute, no thread
 /// accumulates credit, no thread falls behind permanently, and threads that compute without pause
 /// hold the GIL in proportion to their slices.
 ///

@@ -134,8 +134,8 @@ impl Simulation {
         self.add_cold_ns(id);
     }
 
-    /// Adds the time by which a thread's first system call takes longer after an absence. A call that
-    /// has waited has it after its wait.
+    /// Adds the time by which a thread's first system call takes longer after an absence. A call
+    /// that has waited has it after its wait.
     fn add_cold_ns(&mut self, id: TaskId) {
         let task = &mut self.tasks[id];
         let coldness = std::mem::take(&mut task.coldness);
