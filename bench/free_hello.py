@@ -1,8 +1,8 @@
 """hello world in a free-threaded build: called in process by threads, and served over sockets.
 
 In process no server takes part (see programs/hello_threads.py): it is the ceiling that the build
-and the application set to two threads. Over sockets Headway is held against peers on the same
-build, with one process and four threads each.
+itself sets to two threads. Over sockets Headway is held against peers on the same build, with one
+process and four threads each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from side_by_side import Sitting, is_peer, ratio_text, spread_text
 from headway.experiments.processes import Window, started
 
 THREADS = (1, 2)
-SHARED, OWN = "shared", "own"
 SHAPE = (1, 4)
 PEERS = ("granian", "gunicorn")
 CALLS_WARM_UP_S = 0.2
@@ -34,28 +33,25 @@ CALLS_WARM_UP_S = 0.2
 TIMES_ONE_THREAD = 1.7
 TIMES_PEER = 1.0
 
-CALLS_HEADINGS = ("threads", "lists", "calls/s", "/one thread", "CPU us/call", "/one thread")
+CALLS_HEADINGS = ("threads", "", "calls/s", "/one thread", "CPU us/call", "/one thread")
 HEADINGS = ("server", "requests/s", "/headway", "p50 ms", "p99 ms", "CPU us/request", "RSS MB")
 
 
 class Callers(NamedTuple):
-    """Threads that call hello in process. hello's headers and its body are lists of its module,
-    which all threads share, or lists of each call."""
+    """Threads that call hello in process."""
 
     threads: int
-    lists: str = SHARED
 
     def parameters(self) -> dict[str, Any]:
-        return {"threads": self.threads, "lists": self.lists}
+        return {"threads": self.threads}
 
     def __str__(self) -> str:
-        return f"hello in process, free-threaded, {self.lists} lists, threads: {self.threads}"
+        return f"hello in process, free-threaded, threads: {self.threads}"
 
 
 def measure_callers(callers: Callers, build: Build, seconds: float) -> dict[str, float]:
     words = [str(build.python), "-X", "gil=0", str(PROGRAMS / "hello_threads.py")]
-    words += [str(callers.threads), *([OWN] if callers.lists == OWN else [])]
-    with started(words, str(callers)) as program:
+    with started([*words, str(callers.threads)], str(callers)) as program:
         program.answer()
         program.measure(Window.after(CALLS_WARM_UP_S, seconds))
         found: dict[str, float] = program.answer()
@@ -65,26 +61,24 @@ def measure_callers(callers: Callers, build: Build, seconds: float) -> dict[str,
 def measure_calls(name: str, build: Build, options: argparse.Namespace) -> sitting.Experiments:
     name = f"{name} hello_calls"
     figures: Figures[Callers] = Figures()
-    cells = [Callers(threads, lists) for lists in (SHARED, OWN) for threads in THREADS]
+    cells = [Callers(threads) for threads in THREADS]
     call = partial(measure_callers, build=build, seconds=options.seconds)
     for cell, found in sitting.rounds(name, options.rounds, cells, call):
         figures.record(cell, **found)
-    lines = []
-    for cell in cells:
-        one = cell._replace(threads=1)
-        lines.append(
-            (
-                str(cell.threads),
-                cell.lists,
-                spread_text(figures.values(cell, "calls_per_s")),
-                ratio_text(figures, cell, one, "calls_per_s"),
-                spread_text(figures.values(cell, "cpu_per_call_s"), 1e6),
-                ratio_text(figures, cell, one, "cpu_per_call_s"),
-            )
+    one, two = cells
+    lines = [
+        (
+            str(cell.threads),
+            "in process",
+            spread_text(figures.values(cell, "calls_per_s")),
+            ratio_text(figures, cell, one, "calls_per_s"),
+            spread_text(figures.values(cell, "cpu_per_call_s"), 1e6),
+            ratio_text(figures, cell, one, "cpu_per_call_s"),
         )
+        for cell in cells
+    ]
     print(table(CALLS_HEADINGS, lines))
     print("No server takes part: what CPython and the application leave to two threads.\n")
-    one, two = cells[:2]
     times = figures.ratio(two, one, "calls_per_s")
     targets = [target(f"{two}: calls/s of one thread's", times, TIMES_ONE_THREAD)]
     print_targets(targets)

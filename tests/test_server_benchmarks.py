@@ -132,20 +132,17 @@ def test_what_is_no_free_threaded_python_is_refused(python_path: str, complaint:
 
 @measures
 @pytest.mark.parametrize(
-    ("program", "options", "figures"),
+    ("program", "figures"),
     [
-        ("hello_threads.py", [], {"calls_per_s", "cpu_per_call_s"}),
-        ("hello_threads.py", ["own"], {"calls_per_s", "cpu_per_call_s"}),
-        ("page_alone.py", [], {"work_per_s", "cpu_per_work_s"}),
+        ("hello_threads.py", {"calls_per_s", "cpu_per_call_s"}),
+        ("page_alone.py", {"work_per_s", "cpu_per_work_s"}),
     ],
 )
-def test_threads_without_a_server_tell_how_much_they_did(
-    program: str, options: list[str], figures: set[str]
-) -> None:
+def test_threads_without_a_server_tell_how_much_they_did(program: str, figures: set[str]) -> None:
     begin_ns = time.monotonic_ns() + 1_000_000_000
     window = f"{begin_ns} {begin_ns + 200_000_000}\n"
     beside = environment(PYTHONPATH=python_path())
-    result = python(BENCH / "programs" / program, "2", *options, input=window, env=beside)
+    result = python(BENCH / "programs" / program, "2", input=window, env=beside)
     assert result.returncode == 0, result.stderr
     ready, answer = map(json.loads, result.stdout.splitlines())
     assert ready == {}

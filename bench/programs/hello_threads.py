@@ -1,22 +1,19 @@
 """Threads that call `hello` as a WSGI server does, in process and without sockets.
 
-    hello_threads.py THREADS [own]
+    hello_threads.py THREADS
 
 A call is what PEP 3333 asks of a server around the application: an environ of the request's own, a
 start_response that keeps status and headers, the body taken piece by piece. No server takes part,
 Headway neither: its threads get requests from sockets alone. So this is the ceiling that a build of
 CPython sets to threads that serve, by what they share: the application's code, its module's globals
 and CPython's own state. Sharing shows as CPU time for a call that grows with the threads; a machine
-that is busy otherwise takes calls only. With `own`, each call of the application makes its headers
-and its body, so that no two threads change the reference count of one list.
+that is busy otherwise takes calls only.
 """
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import hello
@@ -48,40 +45,27 @@ def new_environ() -> dict[str, Any]:
     }
 
 
-def app_with_own_lists(
-    environ: dict[str, Any], start_response: Callable[..., object]
-) -> list[bytes]:
-    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
-    return [b"hello"]
-
-
-def call(app: Callable[..., Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+def call() -> tuple[str, list[tuple[str, str]], bytes]:
     """One request's response."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
 
     def start_response(status: str, headers: list[tuple[str, str]]) -> None:
         started.append((status, headers))
 
-    body = b"".join(app(new_environ(), start_response))
+    body = b"".join(hello.app(new_environ(), start_response))
     status, headers = started[0]
     return status, headers, body
 
 
-def call_often(app: Callable[..., Any]) -> None:
+def call_often() -> None:
     for _ in range(CALLS):
-        call(app)
+        call()
 
 
 def main() -> None:
-    _, threads, *lists = sys.argv
-    apps: dict[tuple[str, ...], Callable[..., Any]] = {
-        (): hello.app,
-        ("own",): app_with_own_lists,
-    }
-    app = apps[tuple(lists)]
-    if call(app) != ("200 OK", hello.HEADERS, b"hello"):
+    if call() != ("200 OK", hello.HEADERS, b"hello"):
         raise SystemExit("hello does not say hello")
-    found = control(int(threads), partial(call_often, app))
+    found = control(int(sys.argv[1]), call_often)
     window.answer(
         calls_per_s=found["work_per_s"] * CALLS, cpu_per_call_s=found["cpu_per_work_s"] / CALLS
     )
