@@ -24,9 +24,9 @@ const SHORT_BURST_NS: u64 = 200_000;
 /// further than eight intervals ahead of the present, and no further than one step behind it. It
 /// does not change otherwise, wherever the thread is. The waiter with the earliest deadline is
 /// next; a waiter whose deadline is earlier than the holder's requests a drop at once. So a thread
-/// that needs less than two thirds of its share of the GIL precedes threads that compute, no thread
-/// accumulates credit, no thread falls behind permanently, and threads that compute without pause
-/// hold the GIL in proportion to their slices.
+/// precedes threads that compute if it needs less than about an eighth of the GIL and two thirds of
+/// its share. No thread accumulates credit, no thread falls behind permanently, and threads that
+/// compute without pause hold the GIL in proportion to their slices.
 ///
 /// # Bound
 /// Let `i` be the switch interval of the GIL, `n` the number of threads, `d` the longest step,

@@ -2,8 +2,8 @@
 
 The shipped constants describe one machine: a virtual one with two cores, Linux 6.18, CPython 3.13.
 A probe (`headway simulate --calibrate FILE`) measured them, and `bench/simulated_echo.py
---calibration FILE` refined most of them on the machine's echo table without a policy. For another
-machine there is a file for `--calibration`.
+--calibration FILE` refined the wake-ups, `cold_ns` and the costs of TCP on the machine's echo table
+without a policy. For another machine there is a file for `--calibration`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Machine:
     drop_ns: Distribution = 36
     # Under `priority` and `deadline`: the additional time of a take after a wait or while others
     # wait, and of a drop while others wait. In the measured echo table an I/O-bound thread holds
-    # for about 770 ns each time, of which the probe explains 46 ns; a take and a drop share the
-    # rest.
+    # for about 770 ns each time, of which the probe of that day explains 46 ns; a take and a drop
+    # share the rest.
     contended_ns: Distribution = 360
     # As `check_ns`, for a request under these policies. It is estimated from the median request of
     # the same table, which leaves about 1 us for each of two preemptions; no probe measures it.
