@@ -10,7 +10,8 @@
            bytes of a response's body, of a request's body, and of one header field: latency and
            bytes a second, one request after the other over one connection
 
-Servers run as one process with four threads, except those that have no threads.
+Servers run as one process with four threads, except those that have no threads. With more than
+15,000 idle connections they run as several processes, for all sizes.
 """
 
 from __future__ import annotations
@@ -144,12 +145,15 @@ def of_size(
     }
 
 
-def subjects(part: str, options: argparse.Namespace, installed: Installed) -> dict[str, Measure]:
+def subjects(
+    part: str, sizes: Sequence[int], options: argparse.Namespace, installed: Installed
+) -> dict[str, Measure]:
     """Returns the measurements of a part, by the names of their subjects."""
     if part == "waiters":
         settings = stock_and(["interval", *(options.policy or ("priority", "deadline"))])
         return {setting.name: partial(waiters, setting) for setting in settings}
-    servers = server_idle.servers(installed, options)
+    processes = server_idle.processes_for(max(sizes)) if part == "idle" else 1
+    servers = server_idle.servers(installed, options, processes)
     measure = {"idle": idle, "active": active}.get(part) or partial(of_size, part)
     return {str(server): partial(measure, server, installed) for server in servers}
 
@@ -165,8 +169,8 @@ class Scaling:
     def run(self) -> sitting.Experiments:
         targets: list[Statement] = []
         for part in self.options.part:
-            measures = subjects(part, self.options, self.installed)
             sizes = self.options.size or SIZES[part]
+            measures = subjects(part, sizes, self.options, self.installed)
             if part == "idle":
                 server_idle.raise_descriptor_limit(max(sizes))
             cells = [Cell(part, size, subject) for size in sizes for subject in measures]

@@ -1,5 +1,7 @@
 """`headway serve` beside others with 10,000 idle connections, 1 x 4 (1 x 1 without threads).
 
+Beyond 15,000 connections, each process of the server has up to 15,000, if there can be several.
+
 Each connection asks for hello once and is kept open. What the server's memory grew by meanwhile,
 per connection; then, beside them, hello on new connections, latency with the connect, and once more
 on some of the idle ones. Only memory of the server's own is counted, not the kernel's sockets.
@@ -8,9 +10,11 @@ on some of the idle ones. Only memory of the server's own is counted, not the ke
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +39,8 @@ from headway.experiments.processes import STOCK, BenchmarkError, Window, started
 NAME = "server_idle"
 CONNECTIONS = 10_000
 THREADS = 4
+# A process seldom may have more than 20,000 descriptors. Servers share connections unevenly.
+CONNECTIONS_PER_PROCESS = 15_000
 # Descriptors beyond the connections, for a server's other files and its reserve.
 SPARE_DESCRIPTORS = 1_000
 # The first requests fill buffers and caches, whose memory is not that of idle connections.
@@ -66,12 +72,17 @@ class Cell(NamedTuple):
         return str(self.server)
 
 
+def processes_for(connections: int) -> int:
+    return math.ceil(connections / CONNECTIONS_PER_PROCESS)
+
+
 def raise_descriptor_limit(connections: int) -> None:
     """Raises the limit, which servers inherit. Only root may exceed the hard limit."""
-    wanted = connections + SPARE_DESCRIPTORS
+    wanted = min(connections, CONNECTIONS_PER_PROCESS) + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), max(hard, wanted)))
+        limit = max(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(limit, 2 * wanted)), limit))
     except (ValueError, PermissionError):
         raise BenchmarkError(
             f"--connections {connections} needs {wanted} open files for each process, and the "
@@ -84,16 +95,21 @@ def measure_cell(cell: Cell, installed: Installed, seconds: float) -> dict[str, 
     script = str(PROGRAMS / "idle_client.py")
     with serving(cell.server, "hello", installed.bin) as served:
 
-        def client(connections: int) -> Any:
-            words = STOCK.command(script, str(served.port), str(connections))
+        def client(connections: int, first: int = 0) -> Any:
+            words = STOCK.command(script, str(served.port), str(connections), str(first))
             return started(words, "idle_client.py")
 
         with client(WARM_UP_CONNECTIONS) as warm_up:
             warm_up.answer()
         before_bytes = served.rss_bytes()
-        with client(cell.connections) as visitor:
-            idle = visitor.answer()["idle"]
+        with ExitStack() as visitors:
+            idle = 0
+            for first in range(0, cell.connections, CONNECTIONS_PER_PROCESS):
+                number = min(CONNECTIONS_PER_PROCESS, cell.connections - first)
+                visitor = visitors.enter_context(client(number, first))
+                idle += visitor.answer()["idle"]
             after_bytes = served.rss_bytes()
+            # One client asks beside the connections of all.
             visitor.measure(Window.after(0.0, seconds))
             answer = visitor.answer()
     latencies_s = answer["latencies_s"]
@@ -163,17 +179,22 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]
     return targets
 
 
-def servers(installed: Installed, options: argparse.Namespace) -> list[Server]:
-    threaded = installed.servers(1, THREADS)
-    others = [server for server in installed.servers(1, 1) if not PEERS[server.name].has_threads]
-    return [*headways(options, 1, THREADS), *threaded, *others]
+def servers(
+    installed: Installed, options: argparse.Namespace, processes: int = 1
+) -> list[Server]:
+    threaded = installed.servers(processes, THREADS)
+    others = [
+        server for server in installed.servers(processes, 1) if not PEERS[server.name].has_threads
+    ]
+    return [*headways(options, processes, THREADS), *threaded, *others]
 
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     raise_descriptor_limit(options.connections)
     installed = installed_peers(options)
     found = Sitting(NAME, installed)
-    cells = [Cell(options.connections, server) for server in servers(installed, options)]
+    processes = processes_for(options.connections)
+    cells = [Cell(options.connections, each) for each in servers(installed, options, processes)]
     measure_with = partial(measure_cell, installed=installed, seconds=options.seconds)
     cells = found.run(options.rounds, cells, measure_with)
     print_table(found.figures, cells)

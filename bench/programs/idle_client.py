@@ -1,13 +1,14 @@
 """Keeps many idle connections to a server, and asks for hello beside them.
 
-    idle_client.py PORT CONNECTIONS
+    idle_client.py PORT CONNECTIONS FIRST
 
 Each connection asks once and is then kept open. Within the window the client asks on new
 connections, now and then; after it, once more on a share of the idle ones. It answers with both
 counts of requests and of answers, and with the latencies of the first kind, connect() included.
 
 One source address has 28,000 ports at most, some of them in TIME_WAIT: it uses several of
-127.0.0.0/8.
+127.0.0.0/8. FIRST is the number of connections that other clients keep open; their addresses come
+first.
 """
 
 from __future__ import annotations
@@ -83,14 +84,14 @@ def ask_all(connections: list[socket.socket]) -> int:
     return answered
 
 
-def open_idle(port: int, count: int) -> list[socket.socket]:
+def open_idle(port: int, count: int, first: int) -> list[socket.socket]:
     """Those that were answered. The server is to have accepted some before more come."""
     idle: list[socket.socket] = []
     end_s = time.monotonic() + OPENING_S
     while len(idle) < count and time.monotonic() < end_s:
         number = min(ASKED_AT_ONCE, count - len(idle))
         try:
-            some = [connect(port, len(idle) + index) for index in range(number)]
+            some = [connect(port, first + len(idle) + index) for index in range(number)]
         except OSError:
             break
         answered = ask_all(some)
@@ -121,9 +122,9 @@ def ask_anew(port: int, times: window.Window) -> tuple[int, list[float]]:
 
 
 def main() -> None:
-    port, count = map(int, sys.argv[1:])
+    port, count, first = map(int, sys.argv[1:])
     raise_descriptor_limit(count)
-    idle = open_idle(port, count)
+    idle = open_idle(port, count, first)
     window.say(idle=len(idle))
     fresh_asked, latencies_s = ask_anew(port, window.hear_window())
     again = idle[::IDLE_SHARE]
