@@ -95,6 +95,7 @@ def test_pipelined_requests(pages: SecuredServer) -> None:
 def test_bodies_of_any_size_both_ways(pages: SecuredServer, size: int) -> None:
     body = content(size)
     assert pages.request("POST", "/echo", body).body == body
+    assert pages.request("POST", "/count?65536", body).body == b"%d" % size
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (size, body)
     with pages.connect() as connection:
         head = b"POST /count HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -3,8 +3,9 @@
 use crate::connection::state::{Connection, Stage};
 use crate::http::{Event, Rejection};
 use crate::net::socket::{self, Transfer};
+use crate::net::tls::TlsSession;
 use crate::pool::shutdown::Shutdown;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The application is called when the body is complete or has this size, so that a slow sender of a
 /// small form does not occupy a thread, and the body's framing has been checked.
@@ -27,14 +28,35 @@ pub enum Read {
 pub fn receive(connection: &mut Connection) -> Transfer {
     let space = connection.http.space();
     let space_bytes = space.len();
-    let transfer = match &mut connection.tls {
-        None => socket::receive(connection.socket.as_fd(), space),
-        Some(tls) => tls.receive(connection.socket.as_fd(), space),
-    };
+    let transfer = receive_into(&connection.socket, &mut connection.tls, space);
+    if let Transfer::Moved(count) = transfer {
+        connection.http.filled(count);
+    }
+    noted(connection, transfer, space_bytes)
+}
+
+/// Moves bytes of the body from the socket to the beginning of `space`, without waiting. `space` is
+/// what the connection's `space_in` returned, and is not empty.
+pub fn receive_body(connection: &mut Connection, space: &mut [u8]) -> Transfer {
+    let transfer = receive_into(&connection.socket, &mut connection.tls, space);
+    if let Transfer::Moved(count) = transfer {
+        connection.http.filled_in(&space[..count]);
+    }
+    noted(connection, transfer, space.len())
+}
+
+fn receive_into(socket: &OwnedFd, tls: &mut Option<Box<TlsSession>>, space: &mut [u8]) -> Transfer {
+    match tls {
+        None => socket::receive(socket.as_fd(), space),
+        Some(tls) => tls.receive(socket.as_fd(), space),
+    }
+}
+
+/// Notes whether there may be more to read, and the end.
+fn noted(connection: &mut Connection, transfer: Transfer, space_bytes: usize) -> Transfer {
     match transfer {
+        // A short read has emptied the socket, so later bytes bring an event.
         Transfer::Moved(count) => {
-            connection.http.filled(count);
-            // A short read has emptied the socket, so later bytes bring an event.
             connection.readable =
                 count == space_bytes || connection.hangup || connection.tls.is_some();
         }

@@ -227,15 +227,16 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Waits for more of the body. Uses no Python.
-    pub fn receive_body(&mut self) -> Result<(), Broken> {
+    /// Waits for more of the body, which has to be decoded. Uses no Python. If possible, bytes are
+    /// received and decoded in `place`; returns how many.
+    pub fn receive_body(&mut self, place: &mut [u8]) -> Result<usize, Broken> {
         let begun_ns = now_ns();
-        let result = self.wait_for_body();
+        let result = self.wait_for_body(place);
         self.record.input_read_ns += now_ns() - begun_ns;
         result.map_err(|broken| self.break_off(broken))
     }
 
-    fn wait_for_body(&mut self) -> Result<(), Broken> {
+    fn wait_for_body(&mut self, place: &mut [u8]) -> Result<usize, Broken> {
         if self.is_handed_off {
             // A forked child has no monitor, and the monitor may have held the lock at the fork.
             self.leave_forked_child();
@@ -250,9 +251,19 @@ impl<'a> RequestContext<'a> {
             self.connection.http.continued();
         }
         loop {
-            match read::receive(self.connection) {
+            let space = self.connection.http.space_in(place);
+            let in_place = !space.is_empty();
+            let transfer = match in_place {
+                true => read::receive_body(self.connection, space),
+                false => read::receive(self.connection),
+            };
+            match transfer {
+                Transfer::Moved(count) if in_place => {
+                    self.record.input_bytes += count as u64;
+                    return Ok(count);
+                }
                 // An end is an event too: the connection determines whether it came too early.
-                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
+                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(0),
                 Transfer::WouldBlock => {
                     self.wait_ready(Direction::Receive, self.resources.io_timeouts.receive_ms)?;
                 }

@@ -9,11 +9,13 @@ use headway_python::class;
 use headway_python::convert::size;
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, method, unary};
-use headway_python::object::{Object, PyResult};
+use headway_python::object::{Object, PyResult, Raised};
 use pyo3_ffi::{Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_tp_iter, Py_tp_iternext, Py_tp_methods};
 
 /// The most bytes for which a `read` allocates memory before they have arrived.
 const MAX_PLACED_BYTES: usize = 1 << 20;
+/// A `read` of this size receives into its result. A smaller one would cause more system calls.
+const MIN_DIRECT_BYTES: usize = 1 << 14;
 
 static METHODS: Methods<4> = Methods::new([
     method(c"read", read, c"read(size=-1): up to size bytes, or all; waits for them."),
@@ -68,14 +70,14 @@ fn read<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'
         }
     }
     while context.body().len() < limit {
-        if !receive_more(py, context, RequestContext::decode_body)? {
+        if !receive_more(py, context)? {
             break;
         }
     }
     take(py, context, limit)
 }
 
-/// Reads the next `size` bytes of a body that has as many, each with one copy.
+/// Reads the next `size` bytes of a body that has as many, each with one copy at most.
 fn read_into_place<'py>(
     py: Attached<'py>,
     context: &mut RequestContext,
@@ -85,14 +87,9 @@ fn read_into_place<'py>(
     Object::new_bytes(py, size, |place| {
         let mut filled = 0;
         while filled < size {
-            let read = |context: &mut RequestContext| {
-                let count = context.read_body(&mut place[filled..])?;
-                filled += count;
-                Ok(count > 0)
-            };
-            match receive_more(py, context, read) {
-                Ok(true) => {}
-                Ok(false) => return Err(Exception::OSError.raise(py, "the body ended early")),
+            match receive_into(py, context, &mut place[filled..], size >= MIN_DIRECT_BYTES) {
+                Ok(0) => return Err(Exception::OSError.raise(py, "the body ended early")),
+                Ok(count) => filled += count,
                 Err(raised) => {
                     // For an application that goes on in spite of the error.
                     context.restore_body(&place[..filled]);
@@ -102,6 +99,31 @@ fn read_into_place<'py>(
         }
         Ok(())
     })
+}
+
+/// Gets bytes of the body into `place`: those that were received already, else by waiting without
+/// the GIL. Returns how many; 0 at the end of the body. If `directly`, the kernel copies them there.
+fn receive_into(
+    py: Attached,
+    context: &mut RequestContext,
+    place: &mut [u8],
+    directly: bool,
+) -> PyResult<usize> {
+    loop {
+        let result = match context.read_body(place) {
+            Ok(0) if context.is_body_complete() => return Ok(0),
+            Ok(0) => {
+                let direct = if directly { &mut *place } else { &mut [] };
+                detach(py, context, |context| context.receive_body(direct))
+            }
+            read => read,
+        };
+        match result {
+            Ok(0) => {}
+            Ok(count) => return Ok(count),
+            Err(broken) => return Err(raise(py, context, broken)),
+        }
+    }
 }
 
 fn readline<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -146,7 +168,7 @@ fn read_line<'py>(this: &Object<'py>, limit: usize) -> PyResult<Object<'py>> {
             return take(py, context, length.min(limit));
         }
         searched = body.len();
-        if searched >= limit || !receive_more(py, context, RequestContext::decode_body)? {
+        if searched >= limit || !receive_more(py, context)? {
             return take(py, context, limit);
         }
     }
@@ -165,34 +187,34 @@ fn take<'py>(
     Ok(bytes)
 }
 
-/// Gets more of the body by `decode`, which returns false if there is none: bytes that were
-/// received already, else by waiting without the GIL. False at the end of the body. An error of the
-/// client raises OSError.
-fn receive_more<'a>(
-    py: Attached,
-    context: &mut RequestContext<'a>,
-    mut decode: impl FnMut(&mut RequestContext<'a>) -> Result<bool, Broken>,
-) -> PyResult<bool> {
+/// Adds more of the body to what has arrived: bytes that were received already, else by waiting
+/// without the GIL. False at the end of the body.
+fn receive_more(py: Attached, context: &mut RequestContext) -> PyResult<bool> {
     loop {
-        let result = match decode(context) {
+        let result = match context.decode_body() {
             Ok(true) => return Ok(true),
             Ok(false) if context.is_body_complete() => return Ok(false),
-            Ok(false) => detach(py, context, |context| context.receive_body()),
+            Ok(false) => detach(py, context, |context| context.receive_body(&mut [])),
             Err(broken) => Err(broken),
         };
         if let Err(broken) = result {
-            return Err(match broken {
-                Broken::PeerGone => Exception::ConnectionResetError
-                    .raise(py, "the client closed the connection before its request was complete"),
-                Broken::TimedOut => {
-                    Exception::TimeoutError.raise(py, "the client did not send its request in time")
-                }
-                Broken::Interrupted => Exception::TimeoutError
-                    .raise(py, "the client did not send its request within request-timeout"),
-                Broken::Malformed(rejection) => {
-                    Exception::OSError.raise(py, &rejection.explanation(context.limits()))
-                }
-            });
+            return Err(raise(py, context, broken));
+        }
+    }
+}
+
+/// Raises the exception for an error of the client, which is an OSError.
+fn raise(py: Attached, context: &RequestContext, broken: Broken) -> Raised {
+    match broken {
+        Broken::PeerGone => Exception::ConnectionResetError
+            .raise(py, "the client closed the connection before its request was complete"),
+        Broken::TimedOut => {
+            Exception::TimeoutError.raise(py, "the client did not send its request in time")
+        }
+        Broken::Interrupted => Exception::TimeoutError
+            .raise(py, "the client did not send its request within request-timeout"),
+        Broken::Malformed(rejection) => {
+            Exception::OSError.raise(py, &rejection.explanation(context.limits()))
         }
     }
 }

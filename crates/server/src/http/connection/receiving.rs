@@ -53,6 +53,23 @@ impl Connection {
         self.received.filled(count);
     }
 
+    /// Returns the part of `place` into which bytes of the body may be received instead of into
+    /// `space`. It is empty unless such bytes are known to follow and no received byte is unread.
+    pub fn space_in<'a>(&self, place: &'a mut [u8]) -> &'a mut [u8] {
+        let left = match self.receiving {
+            Receiving::Body if self.received.unread().is_empty() => self.body.known_left(),
+            _ => 0,
+        };
+        let bytes = left.min(place.len() as u64) as usize;
+        &mut place[..bytes]
+    }
+
+    /// Marks `bytes`, which are the beginning of `space_in`, as received and read.
+    pub fn filled_in(&mut self, bytes: &[u8]) {
+        let decoded = self.body.decode(bytes, bytes.len());
+        debug_assert_eq!(decoded, Ok(Decoded::Data { framing: 0, data: bytes.len() }));
+    }
+
     /// Records that the peer sends no more bytes. It may still read.
     pub fn peer_closed(&mut self) {
         self.peer_closed = true;

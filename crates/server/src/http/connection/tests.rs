@@ -292,6 +292,33 @@ fn the_head_is_kept_while_a_large_body_is_received() {
     assert!(connection.take_buffer().len() < 4 * receiving::BODY_STEP_BYTES);
 }
 
+#[test]
+fn a_body_may_be_received_elsewhere() {
+    let mut connection = Connection::new(Arc::default());
+    feed(&mut connection, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\nab");
+    let mut place = [0; 8];
+    assert!(connection.space_in(&mut place).is_empty(), "there is no body yet");
+    assert_eq!(connection.next_event(), Event::Request);
+    assert!(connection.space_in(&mut place).is_empty(), "two bytes are unread");
+    assert!(matches!(connection.next_event(), Event::Data(range) if range.len() == 2));
+    assert_eq!(connection.space_in(&mut place).len(), 8);
+    connection.filled_in(b"cdefghij");
+    assert_eq!(connection.sized_left(), Some(2));
+    assert_eq!(connection.space_in(&mut place).len(), 2, "the next request is no body");
+    connection.filled_in(b"kl");
+    assert!(connection.is_body_complete());
+    assert!(connection.space_in(&mut place).is_empty());
+    feed(&mut connection, HOST);
+    let mut response = Response::default();
+    response.begin(b"200 OK").unwrap();
+    let mut out = Vec::new();
+    let surroundings = Surroundings { body_bytes: Some(0), ..SURROUNDINGS };
+    connection.encode_head(&response, surroundings, &mut out);
+    assert_eq!(connection.finish(true, &mut out), Finished::KeepAlive);
+    assert_eq!(connection.next_event(), Event::Request);
+    assert!(connection.space_in(&mut place).is_empty(), "it has no body");
+}
+
 /// Parts of requests, some of them invalid, so that random sequences reach every state.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let fixed: [&[u8]; 16] = [
