@@ -179,9 +179,7 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]
     return targets
 
 
-def servers(
-    installed: Installed, options: argparse.Namespace, processes: int = 1
-) -> list[Server]:
+def servers(installed: Installed, options: argparse.Namespace, processes: int = 1) -> list[Server]:
     threaded = installed.servers(processes, THREADS)
     others = [
         server for server in installed.servers(processes, 1) if not PEERS[server.name].has_threads
