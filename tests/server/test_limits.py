@@ -183,6 +183,20 @@ def test_a_request_that_waits_for_its_client_is_interrupted() -> None:
         assert server.has_no_event()
 
 
+def test_a_client_that_sends_slowly_does_not_put_the_interruption_off() -> None:
+    with limited(threads=1, request_timeout_s=0.5, interrupt_timeout_s=600) as server:
+        with server.connect() as connection:
+            head = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n"
+            connection.sendall(head + bytes(200_000))
+            sent = 0
+            while not select.select([connection], [], [], 0.02)[0] and sent < 1_000:
+                connection.sendall(b"x")
+                sent += 1
+            assert sent < 1_000, "it runs on"
+            assert read_response(connection).status == 504
+        assert server.get("/hello").body == b"hello\n"
+
+
 def test_a_request_that_catches_the_interruption_is_told_to_the_supervisor() -> None:
     with limited(threads=1, request_timeout_s=0.2, interrupt_timeout_s=0.2) as server:
         stuck = server.send("/stubborn?600")

@@ -173,6 +173,18 @@ def test_an_unread_body_does_not_become_the_next_request(checked: Served) -> Non
             assert read_response(connection).body == b"did not look\n"
 
 
+def test_a_request_behind_a_large_body_is_not_read_with_it(pages: Served) -> None:
+    body = b"0123456789" * 50_000
+    head = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
+    last = b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    with pages.connect() as connection:
+        connection.sendall(head + body + last)
+        received = read_to_end(connection)
+    first, _, second = received.partition(body)
+    assert status_of(first) == status_of(second) == 200
+    assert second.endswith(b"hello\n")
+
+
 def test_a_large_unread_body_does_not_lose_the_response(checked: Served) -> None:
     response = checked.request("POST", "/unread", b"x" * 3_000_000)
     assert response.body == b"did not look\n"

@@ -91,7 +91,7 @@ def test_pipelined_requests(pages: SecuredServer) -> None:
     assert bodies == [b"%02d" % n for n in range(40)]
 
 
-@pytest.mark.parametrize("size", [1, 16_384, 5_000_000])
+@pytest.mark.parametrize("size", [1, 16_384, 500_000, 5_000_000])
 def test_bodies_of_any_size_both_ways(pages: SecuredServer, size: int) -> None:
     body = content(size)
     assert pages.request("POST", "/echo", body).body == body

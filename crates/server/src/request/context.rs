@@ -196,8 +196,8 @@ impl<'a> RequestContext<'a> {
         Ok(data.len())
     }
 
-    /// Makes bytes that `read_body` has moved the beginning of `body` again. All of `body` was
-    /// moved.
+    /// Makes bytes that `read_body` has moved or `receive_body` has received in place the beginning
+    /// of `body`, which is empty.
     pub fn restore_body(&mut self, bytes: &[u8]) {
         debug_assert!(self.body().is_empty());
         self.connection.body.extend_from_slice(bytes);
@@ -227,16 +227,19 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Waits for more of the body, which has to be decoded. Uses no Python. If possible, bytes are
-    /// received and decoded in `place`; returns how many.
-    pub fn receive_body(&mut self, place: &mut [u8]) -> Result<usize, Broken> {
+    /// Waits for more of the body, which has to be decoded. Uses no Python. Bytes of a body whose
+    /// length is known are received and decoded in `place`, until it is full; returns how many, and
+    /// what else happened.
+    pub fn receive_body(&mut self, place: &mut [u8]) -> (usize, Result<(), Broken>) {
         let begun_ns = now_ns();
-        let result = self.wait_for_body(place);
+        let mut filled = 0;
+        let result = self.wait_for_body(place, &mut filled);
         self.record.input_read_ns += now_ns() - begun_ns;
-        result.map_err(|broken| self.break_off(broken))
+        self.record.input_bytes += filled as u64;
+        (filled, result.map_err(|broken| self.break_off(broken)))
     }
 
-    fn wait_for_body(&mut self, place: &mut [u8]) -> Result<usize, Broken> {
+    fn wait_for_body(&mut self, place: &mut [u8], filled: &mut usize) -> Result<(), Broken> {
         if self.is_handed_off {
             // A forked child has no monitor, and the monitor may have held the lock at the fork.
             self.leave_forked_child();
@@ -251,19 +254,23 @@ impl<'a> RequestContext<'a> {
             self.connection.http.continued();
         }
         loop {
-            let space = self.connection.http.space_in(place);
+            // A client that sends again and again leaves no wait in which `wait_ready` looks.
+            if self.worker_status().is_interrupted() {
+                return Err(Broken::Interrupted);
+            }
+            let space = self.connection.http.space_in(&mut place[*filled..]);
             let in_place = !space.is_empty();
+            if *filled > 0 && !in_place {
+                return Ok(());
+            }
             let transfer = match in_place {
                 true => read::receive_body(self.connection, space),
                 false => read::receive(self.connection),
             };
             match transfer {
-                Transfer::Moved(count) if in_place => {
-                    self.record.input_bytes += count as u64;
-                    return Ok(count);
-                }
+                Transfer::Moved(count) if in_place => *filled += count,
                 // An end is an event too: the connection determines whether it came too early.
-                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(0),
+                Transfer::Moved(_) | Transfer::Ended | Transfer::Unfinished => return Ok(()),
                 Transfer::WouldBlock => {
                     self.wait_ready(Direction::Receive, self.resources.io_timeouts.receive_ms)?;
                 }

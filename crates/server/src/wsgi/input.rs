@@ -14,8 +14,9 @@ use pyo3_ffi::{Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_tp_iter, Py_tp_iternext, Py
 
 /// The most bytes for which a `read` allocates memory before they have arrived.
 const MAX_PLACED_BYTES: usize = 1 << 20;
-/// A `read` of this size receives into its result. A smaller one would cause more system calls.
-const MIN_DIRECT_BYTES: usize = 1 << 14;
+/// A `read` of this size receives into its result. Smaller ones share what the connection receives
+/// with one system call.
+const MIN_DIRECT_BYTES: usize = 1 << 16;
 
 static METHODS: Methods<4> = Methods::new([
     method(c"read", read, c"read(size=-1): up to size bytes, or all; waits for them."),
@@ -86,44 +87,42 @@ fn read_into_place<'py>(
     context.note_read();
     Object::new_bytes(py, size, |place| {
         let mut filled = 0;
-        while filled < size {
-            match receive_into(py, context, &mut place[filled..], size >= MIN_DIRECT_BYTES) {
-                Ok(0) => return Err(Exception::OSError.raise(py, "the body ended early")),
-                Ok(count) => filled += count,
-                Err(raised) => {
-                    // For an application that goes on in spite of the error.
-                    context.restore_body(&place[..filled]);
-                    return Err(raised);
-                }
-            }
+        let result = fill(py, context, place, &mut filled);
+        if result.is_err() {
+            // For an application that goes on in spite of the error.
+            context.restore_body(&place[..filled]);
         }
-        Ok(())
+        result
     })
 }
 
-/// Gets bytes of the body into `place`: those that were received already, else by waiting without
-/// the GIL. Returns how many; 0 at the end of the body. If `directly`, the kernel copies them there.
-fn receive_into(
+/// Fills `place` with bytes of the body: those that were received already, and those that come,
+/// which it waits for without the GIL.
+fn fill(
     py: Attached,
     context: &mut RequestContext,
     place: &mut [u8],
-    directly: bool,
-) -> PyResult<usize> {
-    loop {
-        let result = match context.read_body(place) {
-            Ok(0) if context.is_body_complete() => return Ok(0),
-            Ok(0) => {
-                let direct = if directly { &mut *place } else { &mut [] };
-                detach(py, context, |context| context.receive_body(direct))
+    filled: &mut usize,
+) -> PyResult<()> {
+    let is_large = place.len() >= MIN_DIRECT_BYTES;
+    while *filled < place.len() {
+        let rest = &mut place[*filled..];
+        match context.read_body(rest) {
+            Ok(0) if context.is_body_complete() => {
+                return Err(Exception::OSError.raise(py, "the body ended early"));
             }
-            read => read,
-        };
-        match result {
-            Ok(0) => {}
-            Ok(count) => return Ok(count),
+            Ok(0) => {
+                let direct = if is_large { rest } else { &mut [] };
+                let receive = |context: &mut RequestContext| context.receive_body(direct);
+                let (count, result) = detach(py, context, receive);
+                *filled += count;
+                result.map_err(|broken| raise(py, context, broken))?;
+            }
+            Ok(count) => *filled += count,
             Err(broken) => return Err(raise(py, context, broken)),
         }
     }
+    Ok(())
 }
 
 fn readline<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -194,7 +193,7 @@ fn receive_more(py: Attached, context: &mut RequestContext) -> PyResult<bool> {
         let result = match context.decode_body() {
             Ok(true) => return Ok(true),
             Ok(false) if context.is_body_complete() => return Ok(false),
-            Ok(false) => detach(py, context, |context| context.receive_body(&mut [])),
+            Ok(false) => detach(py, context, |context| context.receive_body(&mut []).1),
             Err(broken) => Err(broken),
         };
         if let Err(broken) = result {

@@ -43,9 +43,9 @@ impl Connection {
             // The space is as large as the data that is known to follow, so that a large body takes
             // few reads.
             Receiving::Body => self.body.known_left().min(BODY_STEP_BYTES as u64) as usize,
-            _ => 1,
+            _ => 0,
         };
-        self.received.space(min_bytes)
+        self.received.space(min_bytes.max(1))
     }
 
     /// Marks the first `count` bytes of `space` as received.

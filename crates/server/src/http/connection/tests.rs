@@ -293,6 +293,18 @@ fn the_head_is_kept_while_a_large_body_is_received() {
 }
 
 #[test]
+fn there_is_space_behind_a_head_that_fills_the_buffer() {
+    let mut connection = Connection::new(Arc::default());
+    let buffer_bytes = connection.space().len();
+    let fields = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX: ";
+    let padding = vec![b'x'; buffer_bytes - fields.len() - 4];
+    feed(&mut connection, &[&fields[..], &padding, b"\r\n\r\n"].concat());
+    assert_eq!(connection.next_event(), Event::Request);
+    assert_eq!(connection.next_event(), Event::NeedData);
+    assert!(!connection.space().is_empty());
+}
+
+#[test]
 fn a_body_may_be_received_elsewhere() {
     let mut connection = Connection::new(Arc::default());
     feed(&mut connection, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\nab");
