@@ -1,6 +1,7 @@
 """`headway serve` beside others with 10,000 idle connections, 1 x 4 (1 x 1 without threads).
 
-Beyond 15,000 connections, each process of the server has up to 15,000, if there can be several.
+Beyond 15,000 connections, servers run as one process for each 15,000, and those without processes
+are left out.
 
 Each connection asks for hello once and is kept open. What the server's memory grew by meanwhile,
 per connection; then, beside them, hello on new connections, latency with the connect, and once more
