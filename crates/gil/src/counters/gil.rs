@@ -19,35 +19,25 @@ pub mod gap {
 ///
 /// Held, handoff and idle time add up to the lifetime by construction: the time since `changed_ns`
 /// belongs to one hold or one gap, and each event adds it to a counter and moves `changed_ns`.
-#[repr(C)]
+///
+/// Events write only to the first two cache lines: a line that the last event has written on another
+/// core is slow to reach.
+#[repr(C, align(64))]
 pub struct GilCounters {
-    /// `FREE`: unused; `LIVE`: open; `ENDED`: closed; `AGGREGATE`: the sum of GILs that ended.
-    pub state: AtomicU32,
-    /// 1 if the GIL was held when the counters opened.
-    pub held_at_open: AtomicU32,
-    pub held_now: AtomicU32,
-    /// The kind of the present gap, while no thread holds the GIL; see [`gap`].
-    pub gap: AtomicU32,
-    /// The ID of the interpreter that owns this GIL; -1 if it is not known.
-    pub interpreter: AtomicI64,
-    /// The name that the program gave the GIL; empty if it gave none.
-    pub name: Name,
-    pub opened_ns: AtomicU64,
-    /// When the counters closed; 0 while they are open.
-    pub closed_ns: AtomicU64,
     /// When the last take, drop or opening was.
     pub changed_ns: AtomicU64,
-    /// The row of the present holder; meaningless while no thread holds the GIL.
-    pub holder: AtomicU32,
-    /// How many ended GILs this sum stands for; 0 for a single GIL.
-    pub aggregated: AtomicU32,
-    /// The sum of the lifetimes, in a sum of ended GILs.
-    pub wall_ns: AtomicU64,
     pub held_ns: AtomicU64,
     pub handoff_ns: AtomicU64,
     pub idle_ns: AtomicU64,
     pub takes: AtomicU64,
     pub contended_takes: AtomicU64,
+    /// The row of the present holder; meaningless while no thread holds the GIL.
+    pub holder: AtomicU32,
+    pub held_now: AtomicU32,
+    /// The kind of the present gap, while no thread holds the GIL; see [`gap`].
+    pub gap: AtomicU32,
+    /// 1 if the GIL was held when the counters opened.
+    pub held_at_open: AtomicU32,
     pub voluntary_drops: AtomicU64,
     pub forced_drops: AtomicU64,
     pub drop_requests: AtomicU64,
@@ -58,7 +48,22 @@ pub struct GilCounters {
     pub longest_cpu_bound_wait_ns: AtomicU64,
     /// Events that contradict the state. The counters were corrected at each.
     pub anomalies: AtomicU64,
+    /// The sum of the lifetimes, in a sum of ended GILs.
+    pub wall_ns: AtomicU64,
+    /// `FREE`: unused; `LIVE`: open; `ENDED`: closed; `AGGREGATE`: the sum of GILs that ended.
+    pub state: AtomicU32,
+    /// How many ended GILs this sum stands for; 0 for a single GIL.
+    pub aggregated: AtomicU32,
+    /// The ID of the interpreter that owns this GIL; -1 if it is not known.
+    pub interpreter: AtomicI64,
+    pub opened_ns: AtomicU64,
+    /// When the counters closed; 0 while they are open.
+    pub closed_ns: AtomicU64,
+    /// The name that the program gave the GIL; empty if it gave none.
+    pub name: Name,
 }
+
+const _: () = assert!(std::mem::offset_of!(GilCounters, state) == 128);
 
 impl GilCounters {
     /// The counters that are sums.

@@ -10,7 +10,9 @@ use headway_sched::{NOBODY, ThreadId};
 
 use super::futex::{Futex, ProcessFutex};
 
-/// The state of the wait, one for each GIL.
+/// The state of the wait, one for each GIL. One cache line, which no other data shares: the threads
+/// that wait read it in a loop.
+#[repr(C, align(64))]
 pub struct ForcedSwitch<F = ProcessFutex> {
     /// True while takes are noted here, which is while a policy schedules. Writer: an event, with
     /// the GIL's mutex held. Relaxed; see `takes()`.

@@ -23,7 +23,6 @@ pub trait Futex {
 }
 
 /// A futex of this process. Its user states the values, writers and readers.
-#[repr(align(64))]
 pub struct ProcessFutex(AtomicU32);
 
 impl ProcessFutex {

@@ -11,21 +11,24 @@ use super::futex::ProcessFutex;
 use super::wakeup;
 use crate::counters::{ProcessCounters, ROWS, free_list};
 
-/// The record of one row.
-#[repr(align(64))]
+/// The record of one row. Its futex has a cache line of its own: the thread reads it in a loop,
+/// which would delay the threads that write to its neighbours.
+#[repr(C, align(64))]
 struct WaiterRecord {
     /// The thread as the policies know it. Guarded by the GIL's mutex; see [`LockedWaiters`] and
     /// [`forced_wait_ended`].
     thread: UnsafeCell<Thread>,
-    /// The futex that the thread waits on; see `wakeup`.
-    futex: ProcessFutex,
     /// The core that the thread was last seen on. Writer: the thread. Readers: threads of the same
     /// GIL. Relaxed: any value is valid.
     core: AtomicU32,
     /// True if the kernel has the hint of `kernel_hints` for the thread. Writers: the thread, and
     /// the thread that ends the policy. Relaxed: a hint too many or too few is harmless.
     has_hint: AtomicBool,
+    /// The futex that the thread waits on; see `wakeup`.
+    futex: ProcessFutex,
 }
+
+const _: () = assert!(std::mem::offset_of!(WaiterRecord, futex) == 128);
 
 // SAFETY: `thread` is accessed only as `LockedWaiters` and `forced_wait_ended` allow.
 unsafe impl Sync for WaiterRecord {}
@@ -33,9 +36,9 @@ unsafe impl Sync for WaiterRecord {}
 static RECORDS: [WaiterRecord; ROWS] = [const {
     WaiterRecord {
         thread: UnsafeCell::new(Thread::new()),
-        futex: ProcessFutex::new(wakeup::AWAKE),
         core: AtomicU32::new(u32::MAX),
         has_hint: AtomicBool::new(false),
+        futex: ProcessFutex::new(wakeup::AWAKE),
     }
 }; ROWS];
 

@@ -30,34 +30,35 @@ pub enum Role {
 pub const LONG_HOLD_NS: u64 = 10_000_000;
 
 /// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call
-/// that the hooks see.
+/// that the hooks see. Events write to all of it but the conversion.
+#[repr(C)]
 pub struct Locked {
-    /// Gives the readings of the time-stamp counter their times.
-    conversion: Conversion,
     /// The time of the opening or of the last event; see `Gil::time_of_event_ns`.
     latest_ns: u64,
-    pub held: bool,
     /// The holder's counters; null before the first hold.
     pub holder: *const ThreadCounters,
-    /// The row of the thread that took last; `u32::MAX` before the first take.
-    pub last_holder: u32,
     /// The number of takes by another thread than before, like CPython's `switch_number`.
     pub switch_number: u64,
+    /// The row of the thread that took last; `u32::MAX` before the first take.
+    pub last_holder: u32,
     /// Threads inside a timed wait whose beginning the hook saw.
     pub in_timed_wait: u32,
     /// Threads whose wait has begun and has not ended.
     pub waiters: u32,
+    pub held: bool,
     /// True while a drop request against the present hold is pending.
     pub drop_requested: bool,
+    /// True if the policy made the request before the switch interval was over: a preemption.
+    pub requested_early: bool,
     /// When the pending request was made for the first time.
     pub requested_ns: u64,
     /// When the pending request was made for the last time.
     pub requested_last_ns: u64,
-    /// True if the policy made the request before the switch interval was over: a preemption.
-    pub requested_early: bool,
     /// The CPU time of the holder while the request is pending.
     pub unanswered: Unanswered,
     pub queue: Queue,
+    /// Gives the readings of the time-stamp counter their times.
+    conversion: Conversion,
 }
 
 impl Locked {
@@ -109,64 +110,70 @@ fn next_serial() -> u32 {
 }
 
 /// One GIL of this process.
+///
+/// A cache line that the last event has written on another core is slow to reach. So what every hook
+/// reads is in the first line, and what events write follows the forced-switch wait.
+#[repr(C, align(64))]
 pub struct Gil {
-    /// The index in the table and of the counters. Never changes.
-    pub index: usize,
+    /// Address of the condition variable that waiters wait on; 0 for none. Writers: the thread that
+    /// adds the GIL, with release, and the one that closes it. Readers: every hook, relaxed.
+    pub cond: AtomicUsize,
+    /// Address of the condition variable that a forced switch waits on. Written before `cond`.
+    pub switch_cond: AtomicUsize,
     /// See [`life`]. Writers: an event of this GIL, the thread that adds the GIL, and the one that
     /// closes it. Read by events without a fence; see [`Gil::event`].
     pub life: AtomicU32,
     /// The number of the opening, so that a thread does not follow a link to counters of an earlier
     /// one. Writer: the opening. Relaxed.
     pub serial: AtomicU32,
-    /// Address of the condition variable that waiters wait on; 0 for none. Writers: the thread that
-    /// adds the GIL, with release, and the one that closes it. Readers: every hook, relaxed.
-    pub cond: AtomicUsize,
-    /// Address of the condition variable that a forced switch waits on. Written before `cond`.
-    pub switch_cond: AtomicUsize,
-    /// Address of the `PyInterpreterState` that owns the GIL; 0 if it is not known.
-    pub interpreter: AtomicUsize,
-    /// The ID of that interpreter; -1 if it is not known.
-    pub interpreter_id: AtomicI64,
-    /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
-    pub name: Name,
-    /// Odd while an event changes the counters of this GIL, so that a reader knows whether its copy
-    /// is consistent. Writer: the event, with the GIL's mutex held. See [`Gil::event`],
-    /// [`Gil::read`].
-    sequence: AtomicU32,
-    /// Readers that got no consistent copy and ask events to pause. Writers: these readers, by
-    /// atomic addition. Reader: the event, relaxed.
-    readers: AtomicU32,
+    /// The counters of this opening. Writer: the opening. Relaxed: `life` orders it.
+    counters: AtomicPtr<GilCounters>,
     /// The latest moment that a copy of the counters shows. An event that the copy does not show
     /// has no earlier time, so that sums of time only grow from one copy to the next. Writers:
     /// readers of the counters. Reader: the event, between its two changes of `sequence`. See
     /// `moment_ns`.
     shown_ns: AtomicU64,
-    /// The counters of this opening. Writer: the opening. Relaxed: `life` orders it.
-    counters: AtomicPtr<GilCounters>,
+    /// Readers that got no consistent copy and ask events to pause. Writers: these readers, by
+    /// atomic addition. Reader: the event, relaxed.
+    readers: AtomicU32,
     /// The row for threads that found no free row, or `u32::MAX`. Writer: the opening. Relaxed.
     pub unmeasured: AtomicU32,
+    /// The index in the table and of the counters. Never changes.
+    pub index: usize,
     /// The wait of threads that are forced to switch, while a policy schedules.
     pub forced_switch: ForcedSwitch,
+    /// Odd while an event changes the counters of this GIL, so that a reader knows whether its copy
+    /// is consistent. Writer: the event, with the GIL's mutex held. See [`Gil::event`],
+    /// [`Gil::read`].
+    sequence: AtomicU32,
+    /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
+    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex
+    /// orders what depends on it.
+    pub mutex_waiters: AtomicU32,
     /// `threads::this_thread` of the holder; 0 while no thread holds. Writers: the take and the
     /// drop, with the GIL's mutex held. Readers: these, and without the mutex a thread that asks
     /// whether it is the holder: it reads its own value only if its own last store of this field
     /// was a take.
     pub holder_thread: AtomicUsize,
-    /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
-    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex
-    /// orders what depends on it.
-    pub mutex_waiters: AtomicU32,
     /// When the thread that locked the GIL's mutex last began to wait for it; 0 if it did not wait,
     /// or does not take the GIL. Writers and readers: holders of the mutex, which orders them.
     pub mutex_wait_began_ns: AtomicU64,
+    locked: UnsafeCell<Locked>,
     /// When the last long hold began, and when it ended. Writer: the event that ends it. Readers:
     /// as those of the counters.
     pub last_long_hold_ns: [AtomicU64; 2],
     /// The CPU time that the holder used in that hold while a drop request was pending; 0 if it is
     /// not known. Writer and readers: as `last_long_hold_ns`.
     pub last_long_hold_cpu_ns: AtomicU64,
-    locked: UnsafeCell<Locked>,
+    /// Address of the `PyInterpreterState` that owns the GIL; 0 if it is not known.
+    pub interpreter: AtomicUsize,
+    /// The ID of that interpreter; -1 if it is not known.
+    pub interpreter_id: AtomicI64,
+    /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
+    pub name: Name,
 }
+
+const _: () = assert!(std::mem::offset_of!(Gil, sequence) == 128);
 
 // SAFETY: the pointers point to counters that are never unmapped. `locked` is accessed only through
 // `locked()` and `event()`, whose callers hold the mutex.
