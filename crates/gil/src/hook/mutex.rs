@@ -1,8 +1,8 @@
 //! The hook of `pthread_mutex_lock`: since when a thread waits for a GIL's mutex, and how it locks
-//! it.
+//! it and the GIL's switch mutex.
 //!
-//! CPython holds this mutex for a fraction of a microsecond at a time. glibc's default mutex lets a
-//! thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While a
+//! CPython holds these mutexes for a fraction of a microsecond at a time. glibc's default mutex lets
+//! a thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While a
 //! policy schedules the GIL, a thread therefore tries for a moment before it sleeps. Under
 //! `interval` it sleeps as it would without Headway.
 
@@ -31,16 +31,22 @@ pub fn hook() -> Hook {
     }
 }
 
-/// A thread locks the GIL's mutex to take the GIL or to drop it, or any other mutex of CPython.
+/// A thread locks the GIL's mutex to take the GIL or to drop it, its switch mutex to take it or in
+/// the forced-switch wait, or any other mutex of CPython.
 unsafe extern "C-unwind" fn mutex_lock(mutex: Mutex) -> c_int {
     let real = original!(LOCK as Lock);
-    // `learning` has confirmed that the mutex lies behind `cond`.
+    // `learning` has confirmed that the mutex lies behind `cond`. The switch mutex lies behind
+    // `switch_cond`.
     let cond = cond_of_mutex(mutex as usize);
     let found = if installation::is_installed() { gils::find(cond) } else { None };
     match found {
         Some((gil, Role::Cond)) if gil.life.load(Relaxed) == life::OPEN => {
             // SAFETY: the caller's own call, on the mutex of an open GIL.
             unsafe { lock(gil, mutex, real) }
+        }
+        Some((gil, Role::SwitchCond)) if gil.forced_switch.is_in_use() => {
+            // SAFETY: the caller's own call.
+            unsafe { spin_and_lock(mutex, real) }
         }
         // SAFETY: the caller's own call.
         _ => unsafe { real(mutex) },
@@ -72,9 +78,9 @@ unsafe fn lock_contended(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
     let takes = gil.holder_thread.load(Relaxed) != this_thread();
     let began_ns = if takes { now_ns } else { 0 };
     gil.mutex_waiters.fetch_add(takes as u32, Relaxed);
-    // SAFETY: the mutex is initialized, as the caller promises.
-    let result = match gil.forced_switch.is_in_use() && unsafe { spin(mutex) } {
-        true => 0,
+    let result = match gil.forced_switch.is_in_use() {
+        // SAFETY: the caller's own call.
+        true => unsafe { spin_and_lock(mutex, real) },
         // SAFETY: the caller's own call.
         false => unsafe { real(mutex) },
     };
@@ -83,6 +89,18 @@ unsafe fn lock_contended(gil: &'static Gil, mutex: Mutex, real: Lock) -> c_int {
         gil.mutex_wait_began_ns.store(began_ns, Relaxed);
     }
     result
+}
+
+/// # Safety
+/// As `real`, which is `pthread_mutex_lock`.
+#[inline(never)]
+unsafe fn spin_and_lock(mutex: Mutex, real: Lock) -> c_int {
+    // SAFETY: the mutex is initialized, as the caller promises.
+    match unsafe { spin(mutex) } {
+        true => 0,
+        // SAFETY: as the caller promises.
+        false => unsafe { real(mutex) },
+    }
 }
 
 /// Locks the mutex again after a wait that released it.
