@@ -17,6 +17,8 @@ use crate::registry::{rows, threads};
 pub struct ScheduledWait {
     pub row: ThreadId,
     pub cpu_bound: bool,
+    /// The time of the event that began the wait.
+    pub began_ns: u64,
     switch_number: u64,
 }
 
@@ -28,7 +30,8 @@ pub fn begin(
     until: libc::timespec,
     now_ns: u64,
 ) -> Option<ScheduledWait> {
-    follow_policy(gil, locked, now_ns);
+    let began_ns = gil.time_of_event_ns(locked, now_ns);
+    follow_policy(gil, locked, || began_ns);
     // CPython waits only while the GIL is held; if it is free here, the state is wrong. A thread
     // without a row of its own has no waiter record.
     if !locked.queue.schedules() || !locked.held {
@@ -38,13 +41,14 @@ pub fn begin(
     if row == gil.unmeasured.load(Relaxed) {
         return None;
     }
-    let switch_number = timed_wait_began(gil, locked, process, now_ns);
+    let switch_number = timed_wait_began(gil, locked, process, began_ns);
     // SAFETY: this is an event, so the mutex is held.
     let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
     let own_slice_ns = threads::switch_interval_of_this_thread_ns();
-    locked.queue.begin_wait(waiters, row, interval_ns(until, now_ns), own_slice_ns, now_ns);
+    locked.queue.begin_wait(waiters, row, interval_ns(until, now_ns), own_slice_ns, began_ns);
+    gil.forced_switch.end_brief_hold();
     let cpu_bound = headway_sched::is_cpu_bound(waiters, row);
-    Some(ScheduledWait { row, cpu_bound, switch_number })
+    Some(ScheduledWait { row, cpu_bound, began_ns, switch_number })
 }
 
 /// The switch interval, from which CPython has just computed the end of the wait: by
@@ -59,16 +63,19 @@ fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
     interval_ns.clamp(1, LONGEST_NS)
 }
 
-/// Decides what the waiter does next. Any step but `Wait` ends the timed wait.
+/// Decides what the waiter does next. Any step but `Wait` ends the timed wait. `at_ns` is the present
+/// time; `None` if it has to be read.
 pub fn step(
     gil: &'static Gil,
     locked: &mut Locked,
     process: &'static ProcessCounters,
     wait: ScheduledWait,
+    at_ns: Option<u64>,
 ) -> Step {
-    let now_ns = now_ns();
     follow_policy(gil, locked, now_ns);
     let holder = locked.holder_id();
+    // A waiter that finds the GIL free rechecks, whatever the time is.
+    let now_ns = at_ns.unwrap_or_else(|| if holder.is_some() { now_ns() } else { 0 });
     // SAFETY: this is an event, so the mutex is held.
     let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
     let requested_ns = locked.drop_requested.then_some(locked.requested_last_ns);
@@ -83,12 +90,12 @@ pub fn step(
     step
 }
 
-fn follow_policy(gil: &Gil, locked: &mut Locked, now_ns: u64) {
+fn follow_policy(gil: &Gil, locked: &mut Locked, now_ns: impl FnOnce() -> u64) {
     if locked.queue.is_outdated() {
         let holder = locked.holder_id();
         // SAFETY: this is an event, so the mutex is held.
         let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
-        locked.queue.follow(waiters, holder, now_ns);
+        locked.queue.follow(waiters, holder, now_ns());
         gil.forced_switch.set_in_use(locked.queue.schedules());
     }
 }

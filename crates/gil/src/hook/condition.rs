@@ -164,13 +164,13 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
     };
     let began_ns = now_ns();
     // SAFETY: the caller's own mutex, which it holds.
-    let result = match unsafe { scheduling::forced_wait(gil, process, mutex.cast()) } {
-        true => 0,
+    let (result, ended_ns) = match unsafe { scheduling::forced_wait(gil, process, mutex.cast()) } {
+        Some(ended_ns) => (0, ended_ns),
         // SAFETY: the caller's own call.
-        false => unsafe { real(cond, mutex) },
+        None => (unsafe { real(cond, mutex) }, now_ns()),
     };
     if installation::epoch() == epoch && gil.life.load(Relaxed) == life::OPEN {
-        events::forced_wait(gil, process, began_ns, now_ns());
+        events::forced_wait(gil, process, began_ns, ended_ns);
     }
     result
 }

@@ -4,6 +4,7 @@
 //! that these replace.
 
 use std::ffi::c_int;
+use std::sync::atomic::Ordering::Relaxed;
 
 use headway_measure::clock::now_ns;
 
@@ -40,10 +41,12 @@ pub unsafe fn timed_wait(
     let wait = unsafe {
         gil.event(epoch, |locked| scheduled_wait::begin(gil, locked, process, until, began_ns))
     }??;
+    let mut at_ns = Some(wait.began_ns);
     loop {
         // SAFETY: the mutex is held, here and whenever the loop repeats.
-        let step =
-            unsafe { gil.event(epoch, |locked| scheduled_wait::step(gil, locked, process, wait)) };
+        let step = unsafe {
+            gil.event(epoch, |locked| scheduled_wait::step(gil, locked, process, wait, at_ns))
+        };
         match step {
             Some(Step::Wait { until_ns, spin }) => {
                 // SAFETY: the caller's mutex, which is held.
@@ -53,6 +56,7 @@ pub unsafe fn timed_wait(
                 wakeup::wait(waiters::futex(wait.row), spin_ns, until_ns);
                 // SAFETY: the caller's mutex.
                 unsafe { mutex::lock_again(mutex) };
+                at_ns = None;
             }
             Some(Step::RequestDrop { .. }) => return Some(libc::ETIMEDOUT),
             // The caller checks the GIL, or the meter was removed: a wait may end without a reason.
@@ -61,8 +65,8 @@ pub unsafe fn timed_wait(
     }
 }
 
-/// Replaces the wait on `switch_cond` after a forced drop. Returns false, without an effect, if
-/// CPython's own wait has to run.
+/// Replaces the wait on `switch_cond` after a forced drop. Returns the time of its end, or `None`,
+/// without an effect, if CPython's own wait has to run.
 ///
 /// # Safety
 /// `mutex` is the GIL's switch mutex, held by the caller.
@@ -70,17 +74,24 @@ pub unsafe fn forced_wait(
     gil: &'static Gil,
     process: &'static ProcessCounters,
     mutex: Mutex,
-) -> bool {
-    let Some(seen) = gil.forced_switch.takes() else { return false };
-    let Some((row, _)) = rows::of_this_thread(gil, process) else { return false };
+) -> Option<u64> {
+    let seen = gil.forced_switch.takes()?;
+    let (row, _) = rows::of_this_thread(gil, process)?;
     // SAFETY: the caller's mutex, which is held.
     unsafe { libc::pthread_mutex_unlock(mutex) };
     let woken = gil.forced_switch.woken();
     waiters::note_core(row);
     let spin = woken != headway_sched::NOBODY && !waiters::share_a_core(row, woken);
     gil.forced_switch.wait(seen, if spin { SPIN_NS } else { 0 });
-    waiters::forced_wait_ended(row, now_ns());
+    let ended_ns = now_ns();
+    waiters::forced_wait_ended(row, ended_ns);
+    if gil.forced_switch.is_hold_brief() {
+        waiters::stand_back(row, ended_ns);
+        gil.mutex_waiters.fetch_add(1, Relaxed);
+        gil.forced_switch.stand_back();
+        gil.mutex_waiters.fetch_sub(1, Relaxed);
+    }
     // SAFETY: the caller's mutex.
     unsafe { mutex::lock_again(mutex) };
-    true
+    Some(ended_ns)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use headway_measure::clock;
 use headway_sched::{NOBODY, ThreadId};
 
+use super::Switch;
 use super::futex::{Futex, ProcessFutex};
 
 /// The state of the wait, one for each GIL. One cache line, which no other data shares: the threads
@@ -17,8 +18,8 @@ pub struct ForcedSwitch<F = ProcessFutex> {
     /// True while takes are noted here, which is while a policy schedules. Writer: an event, with
     /// the GIL's mutex held. Relaxed; see `takes()`.
     in_use: AtomicBool,
-    /// The number of takes by threads that waited, and of all takes while none waits. Writer: the
-    /// take, with the GIL's mutex and its switch mutex held.
+    /// The number of takes that made a switch; see `Switch`. Writer: the take, with the GIL's mutex
+    /// and its switch mutex held.
     takes: F,
     /// Threads that sleep on `takes`, or are about to. Writers: these threads. A thread adds itself
     /// before it reads `takes` for the last time, and the take changes `takes` before it reads
@@ -27,11 +28,18 @@ pub struct ForcedSwitch<F = ProcessFutex> {
     /// The thread that the last drop woke, or `NOBODY`. Writer: the drop, with the GIL's mutex
     /// held. Relaxed: a reader only decides by it whether to spin.
     woken: AtomicU32,
+    /// True while the hold counts as brief: after a take with `Switch::Brief`, until the drop or
+    /// until a thread queues. Writers: these events, with the GIL's mutex held. Relaxed: a reader
+    /// only decides by it whether to spin.
+    is_brief: AtomicBool,
 }
 
 /// The wait ends after this time even without a take. CPython ignores the reason, and continues to
 /// take the GIL.
 const LIMIT_NS: u64 = 10_000_000;
+
+/// A thread stands back for this time at most, in which Python runs some dozens of bytecodes.
+const BRIEF_HOLD_NS: u64 = 2_000;
 
 impl ForcedSwitch {
     pub const fn new() -> Self {
@@ -47,13 +55,14 @@ impl<F: Futex> ForcedSwitch<F> {
             takes,
             sleepers: AtomicU32::new(0),
             woken: AtomicU32::new(NOBODY),
+            is_brief: AtomicBool::new(false),
         }
     }
 
     /// Begins or ends the noting of takes. At the end, it wakes all threads that wait for one.
     pub fn set_in_use(&self, yes: bool) {
         self.in_use.store(yes, Relaxed);
-        self.note_take();
+        self.note_take(Switch::Made);
     }
 
     /// Returns whether a policy schedules this GIL.
@@ -71,8 +80,29 @@ impl<F: Futex> ForcedSwitch<F> {
         self.woken.load(Relaxed)
     }
 
-    pub fn note_woken(&self, next: Option<ThreadId>) {
-        self.woken.store(next.unwrap_or(NOBODY), Relaxed);
+    /// The GIL was dropped, and `woken` was woken.
+    pub fn note_drop(&self, woken: Option<ThreadId>) {
+        self.woken.store(woken.unwrap_or(NOBODY), Relaxed);
+        self.end_brief_hold();
+    }
+
+    /// Returns whether the hold counts as brief.
+    #[inline(always)]
+    pub fn is_hold_brief(&self) -> bool {
+        self.is_brief.load(Relaxed)
+    }
+
+    /// The hold ends, or a thread waits in the queue for its end.
+    pub fn end_brief_hold(&self) {
+        if self.is_hold_brief() {
+            self.is_brief.store(false, Relaxed);
+        }
+    }
+
+    /// Spins while the hold counts as brief, for a limited time. A thread does so after its
+    /// forced-switch wait: if it came for the GIL at once, it would contend with the holder's drop.
+    pub fn stand_back(&self) {
+        self.takes.spin(BRIEF_HOLD_NS, || !self.is_hold_brief());
     }
 
     /// The number of takes so far; `None` if they are not noted. The caller holds the switch mutex.
@@ -83,8 +113,12 @@ impl<F: Futex> ForcedSwitch<F> {
         self.in_use.load(Relaxed).then_some(takes)
     }
 
-    /// A thread that waited has taken the GIL, or no thread waits.
-    pub fn note_take(&self) {
+    /// A thread has taken the GIL.
+    pub fn note_take(&self, switch: Switch) {
+        if switch == Switch::Pending {
+            return;
+        }
+        self.is_brief.store(switch == Switch::Brief, Relaxed);
         self.takes.store(self.takes.load().wrapping_add(1));
         if self.sleepers.load(SeqCst) > 0 {
             self.takes.wake(i32::MAX);

@@ -62,6 +62,19 @@ pub enum Step {
     Wait { until_ns: u64, spin: bool },
 }
 
+/// What a take means for a thread that waits for the switch that it was forced to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// The thread continues to wait: another thread took that did not wait, while others do. So a
+    /// thread that was forced to drop passes such a waiter only once after each request.
+    Pending,
+    /// Its wait ends.
+    Made,
+    /// Its wait ends, and it stands back if the hold is brief: an I/O-bound thread took, and no
+    /// thread is in the queue.
+    Brief,
+}
+
 /// The queue of one GIL. Guarded by the GIL's mutex.
 pub struct Queue {
     policy: PolicyName,
@@ -165,22 +178,25 @@ impl Queue {
     }
 
     /// `me` has taken the GIL. Wakes the next waiter if it may now request a drop earlier than it
-    /// expects. Returns false if `me` did not wait while others do. Then a thread in a
-    /// forced-switch wait continues to wait, so that it passes such a waiter only once after each
-    /// request.
+    /// expects. Returns what the take means for a thread in a forced-switch wait.
     pub fn took<W: Waiters>(
         &mut self,
         waiters: &mut W,
         me: ThreadId,
         own_slice_ns: u64,
         now_ns: u64,
-    ) -> bool {
-        let Some(scheduler) = &mut self.scheduler else { return true };
+    ) -> Switch {
+        let Some(scheduler) = &mut self.scheduler else { return Switch::Made };
         let waited = waiters[me].waiting_since_ns != 0;
         waiters[me].set_slice(own_slice_ns);
         scheduler.take(waiters, me, now_ns);
         waiters.note_core(me);
-        let Some(next) = scheduler.next(waiters, now_ns) else { return true };
+        let Some(next) = scheduler.next(waiters, now_ns) else {
+            return match headway_sched::is_cpu_bound(waiters, me) {
+                true => Switch::Made,
+                false => Switch::Brief,
+            };
+        };
         let ask_ns = scheduler.ask_ns(waiters, next, me, now_ns);
         // A request that is a little late is better than two wakeups.
         let slack_ns = waiters[next].interval_ns.min(waiters[me].slice_ns()) / 8;
@@ -189,7 +205,7 @@ impl Queue {
             waiters[next].looks_at_ns = ask_ns;
             wakeup::wake(waiters.futex(next));
         }
-        waited
+        if waited { Switch::Made } else { Switch::Pending }
     }
 
     /// `me` has dropped the GIL. Wakes the thread that the policy chose, and returns it.

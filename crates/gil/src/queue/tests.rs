@@ -24,6 +24,7 @@
 //! | `step`: no `leave` before `RequestDrop` | yes |
 //! | `note_take` without its wake | yes |
 //! | `note_take` reads `sleepers` before it counts the take | yes |
+//! | `note_drop` does not end a brief hold | yes |
 //! | `step`: no `leave` before `Recheck` | no: `Scheduler::take` leaves too |
 //! | `step` without `prepare` | the run did not end: the waiter never sleeps again |
 //! | `note_take` wakes one of several | the run did not end within a minute; no failure |
@@ -48,7 +49,7 @@ use shuttle::{Config, MaxSteps, Runner};
 
 use headway_sched::{PolicyName, Thread, ThreadId, Threads};
 
-use super::{LATER_RECHECK_NS, Queue, RECHECK_NS, Step, Waiters};
+use super::{LATER_RECHECK_NS, Queue, RECHECK_NS, Step, Switch, Waiters};
 use crate::queue::forced_switch::ForcedSwitch;
 use crate::queue::futex::Futex;
 use crate::queue::wakeup;
@@ -129,7 +130,10 @@ impl Futex for ModelFutex {
     }
 
     fn spin(&self, _spin_ns: u64, done: impl Fn() -> bool) -> bool {
-        (0..2).any(|_| done())
+        (0..2).any(|_| {
+            thread::yield_now();
+            done()
+        })
     }
 }
 
@@ -355,6 +359,7 @@ impl Gil {
                     own_slice_ns(me),
                     self.clock.now_ns(),
                 );
+                self.switch.end_brief_hold();
                 locked.counted_switch_number
             })
         });
@@ -409,11 +414,10 @@ impl Gil {
                 locked.last_holder = me;
                 locked.counted_switch_number += 1;
             }
-            let schedules = locked.queue.schedules();
-            if schedules
-                && locked.queue.took(&mut locked.table, me, own_slice_ns(me), self.clock.now_ns())
-            {
-                self.switch.note_take();
+            if locked.queue.schedules() {
+                let now_ns = self.clock.now_ns();
+                let switch = locked.queue.took(&mut locked.table, me, own_slice_ns(me), now_ns);
+                self.switch.note_take(switch);
             }
         });
     }
@@ -424,7 +428,7 @@ impl Gil {
             if locked.queue.schedules() {
                 let (forced, now_ns) = (locked.drop_requested, self.clock.now_ns());
                 let woken = locked.queue.dropped(&mut locked.table, me, forced, now_ns);
-                self.switch.note_woken(woken);
+                self.switch.note_drop(woken);
             }
         });
     }
@@ -434,6 +438,9 @@ impl Gil {
         if let Some(seen) = seen {
             drop(switch_lock);
             self.switch.wait(seen, thread_rng().gen_range(0..2));
+            if self.switch.is_hold_brief() {
+                self.switch.stand_back();
+            }
         } else {
             drop(self.switch_cond.wait(switch_lock).unwrap());
         }
@@ -570,6 +577,7 @@ fn run(what: What) {
     let queued = locked.table.threads.iter().filter(|thread| thread.is_queued()).count();
     // An uninstall removes the waiters as they are; the rows that they get afterwards are new.
     assert!(queued == 0 || !gil.installed.load(SeqCst), "{queued} do not wait and are in a queue");
+    assert!(!gil.switch.is_hold_brief(), "the hold ended");
 }
 
 fn explore(what: What) {
@@ -581,6 +589,29 @@ fn explore(what: What) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::ContinueAfter(100_000);
     Runner::new(PctScheduler::new(3, runs), config).run(move || run(what));
+}
+
+#[test]
+fn a_thread_stands_back_only_for_an_io_bound_thread_that_nobody_waits_for() {
+    let run = || {
+        let gil = Gil::new(3, PolicyName::Priority);
+        let mut locked = gil.mutex.lock().unwrap();
+        gil.follow_policy(&mut locked);
+        let Locked { queue, table, .. } = &mut *locked;
+        let ms = |ms: u64| 1_000_000 * ms;
+        assert_eq!(queue.took(table, 0, 0, ms(1)), Switch::Brief);
+        queue.begin_wait(table, 1, INTERVAL_NS, 0, ms(1));
+        assert_eq!(queue.dropped(table, 0, false, ms(1)), Some(1));
+        assert_eq!(queue.took(table, 2, 0, ms(1)), Switch::Pending, "1 still waits");
+        queue.begin_wait(table, 0, INTERVAL_NS, 0, ms(1));
+        assert_eq!(queue.dropped(table, 2, false, ms(1)), Some(1));
+        assert_eq!(queue.took(table, 1, 0, ms(1)), Switch::Made, "0 waits");
+        assert_eq!(queue.dropped(table, 1, false, ms(1)), Some(0));
+        assert_eq!(queue.took(table, 0, 0, ms(1)), Switch::Brief);
+        assert_eq!(queue.dropped(table, 0, false, ms(9)), None);
+        assert_eq!(queue.took(table, 0, 0, ms(9)), Switch::Made, "0 computed for 8 ms");
+    };
+    shuttle::check_random(run, 1);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub enum Role {
 pub const LONG_HOLD_NS: u64 = 10_000_000;
 
 /// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call
-/// that the hooks see. Events write to all of it but the conversion.
+/// that the hooks see. Takes and drops write to all of it but the conversion.
 #[repr(C)]
 pub struct Locked {
     /// The time of the opening or of the last event; see `Gil::time_of_event_ns`.
@@ -64,20 +64,20 @@ pub struct Locked {
 impl Locked {
     const fn new() -> Self {
         Self {
-            conversion: Conversion::new(),
             latest_ns: 0,
-            held: false,
             holder: std::ptr::null(),
-            last_holder: u32::MAX,
             switch_number: 0,
+            last_holder: u32::MAX,
             in_timed_wait: 0,
             waiters: 0,
+            held: false,
             drop_requested: false,
+            requested_early: false,
             requested_ns: 0,
             requested_last_ns: 0,
-            requested_early: false,
             unanswered: Unanswered::new(),
             queue: Queue::new(),
+            conversion: Conversion::new(),
         }
     }
 
@@ -146,10 +146,6 @@ pub struct Gil {
     /// is consistent. Writer: the event, with the GIL's mutex held. See [`Gil::event`],
     /// [`Gil::read`].
     sequence: AtomicU32,
-    /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
-    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex
-    /// orders what depends on it.
-    pub mutex_waiters: AtomicU32,
     /// `threads::this_thread` of the holder; 0 while no thread holds. Writers: the take and the
     /// drop, with the GIL's mutex held. Readers: these, and without the mutex a thread that asks
     /// whether it is the holder: it reads its own value only if its own last store of this field
@@ -171,6 +167,10 @@ pub struct Gil {
     pub interpreter_id: AtomicI64,
     /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
     pub name: Name,
+    /// Threads that found the GIL's mutex locked and wait for it to take the GIL, or that stand back
+    /// first. Writers: these threads, by atomic addition. Reader: the drop,
+    /// with the mutex held. Relaxed: the mutex orders what depends on it.
+    pub mutex_waiters: AtomicU32,
 }
 
 const _: () = assert!(std::mem::offset_of!(Gil, sequence) == 128);
@@ -182,26 +182,26 @@ unsafe impl Sync for Gil {}
 impl Gil {
     pub const fn new(index: usize) -> Self {
         Self {
-            index,
-            life: AtomicU32::new(life::UNUSED),
-            serial: AtomicU32::new(0),
             cond: AtomicUsize::new(0),
             switch_cond: AtomicUsize::new(0),
+            life: AtomicU32::new(life::UNUSED),
+            serial: AtomicU32::new(0),
+            counters: AtomicPtr::new(std::ptr::null_mut()),
+            shown_ns: AtomicU64::new(0),
+            readers: AtomicU32::new(0),
+            unmeasured: AtomicU32::new(u32::MAX),
+            index,
+            forced_switch: ForcedSwitch::new(),
+            sequence: AtomicU32::new(0),
+            holder_thread: AtomicUsize::new(0),
+            mutex_wait_began_ns: AtomicU64::new(0),
+            locked: UnsafeCell::new(Locked::new()),
+            last_long_hold_ns: [const { AtomicU64::new(0) }; 2],
+            last_long_hold_cpu_ns: AtomicU64::new(0),
             interpreter: AtomicUsize::new(0),
             interpreter_id: AtomicI64::new(-1),
             name: Name::new(),
-            sequence: AtomicU32::new(0),
-            readers: AtomicU32::new(0),
-            shown_ns: AtomicU64::new(0),
-            counters: AtomicPtr::new(std::ptr::null_mut()),
-            unmeasured: AtomicU32::new(u32::MAX),
-            forced_switch: ForcedSwitch::new(),
-            holder_thread: AtomicUsize::new(0),
             mutex_waiters: AtomicU32::new(0),
-            mutex_wait_began_ns: AtomicU64::new(0),
-            last_long_hold_ns: [const { AtomicU64::new(0) }; 2],
-            last_long_hold_cpu_ns: AtomicU64::new(0),
-            locked: UnsafeCell::new(Locked::new()),
         }
     }
 
