@@ -11,7 +11,7 @@ use headway_measure::clock;
 
 use crate::counters::{self, aggregation, free_list, mapping};
 use crate::hook::thread_start;
-use crate::registry::gil::life;
+use crate::registry::gil::{Gil, life};
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{
@@ -55,8 +55,8 @@ unsafe extern "C" fn child() {
         return;
     };
     counters::set_of_this_process(process);
+    gils::all().iter().for_each(Gil::forget_threads);
     gils::keep_main_only();
-    gils::main().forget_threads();
     threads::forget_links();
     aggregation::forget_ended();
     free_list::reset(process);
