@@ -20,8 +20,8 @@ pub mod gap {
 /// Held, handoff and idle time add up to the lifetime by construction: the time since `changed_ns`
 /// belongs to one hold or one gap, and each event adds it to a counter and moves `changed_ns`.
 ///
-/// Events write only to the first two cache lines: a line that the last event has written on another
-/// core is slow to reach.
+/// Events write only to the first two cache lines: a line that the last event has written on
+/// another core is slow to reach.
 #[repr(C, align(64))]
 pub struct GilCounters {
     /// When the last take, drop or opening was.

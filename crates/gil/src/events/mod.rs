@@ -1,7 +1,8 @@
 //! The events of a GIL: each changes the GIL's state and counters and drives the queue.
 //!
 //! - A *wait* begins when one `take_gil` finds the GIL's mutex locked, when a thread stands back
-//!   (`ForcedSwitch::stand_back`), or else with the first timed wait, and ends with that thread's take.
+//!   (`ForcedSwitch::stand_back`), or else with the first timed wait. It ends with that thread's
+//!   take.
 //! - A drop is *forced* if a drop request against the hold was pending.
 //! - A gap between a drop and the next take is a *handoff* if a thread was waiting at the drop.
 //!

@@ -63,8 +63,8 @@ fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
     interval_ns.clamp(1, LONGEST_NS)
 }
 
-/// Decides what the waiter does next. Any step but `Wait` ends the timed wait. `at_ns` is the present
-/// time; `None` if it has to be read.
+/// Decides what the waiter does next. Any step but `Wait` ends the timed wait. `at_ns` is the
+/// present time; `None` if it has to be read.
 pub fn step(
     gil: &'static Gil,
     locked: &mut Locked,

@@ -1,9 +1,9 @@
 //! The hook of `pthread_mutex_lock`: since when a thread waits for a GIL's mutex, and how it locks
 //! it and the GIL's switch mutex.
 //!
-//! CPython holds these mutexes for a fraction of a microsecond at a time. glibc's default mutex lets
-//! a thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While a
-//! policy schedules the GIL, a thread therefore tries for a moment before it sleeps. Under
+//! CPython holds these mutexes for a fraction of a microsecond at a time. glibc's default mutex
+//! lets a thread that finds it locked sleep at once, and sleeping and waking take some 50 us. While
+//! a policy schedules the GIL, a thread therefore tries for a moment before it sleeps. Under
 //! `interval` it sleeps as it would without Headway.
 
 use std::ffi::{c_int, c_void};

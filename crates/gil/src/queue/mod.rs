@@ -62,7 +62,7 @@ pub enum Step {
     Wait { until_ns: u64, spin: bool },
 }
 
-/// What a take means for a thread that waits for the switch that it was forced to.
+/// The meaning of a take for a thread in a forced-switch wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// The thread continues to wait: another thread took that did not wait, while others do. So a

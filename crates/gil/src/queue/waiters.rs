@@ -11,8 +11,8 @@ use super::futex::ProcessFutex;
 use super::wakeup;
 use crate::counters::{ProcessCounters, ROWS, free_list};
 
-/// The record of one row. The futex does not share a cache line with `thread`: its thread reads it in
-/// a loop, which would delay those that write.
+/// The record of one row. The futex does not share a cache line with `thread`: a waiter reads its
+/// futex in a loop, which would delay writers of `thread`.
 #[repr(C, align(64))]
 struct WaiterRecord {
     /// The thread as the policies know it. Guarded by the GIL's mutex; see [`LockedWaiters`] and

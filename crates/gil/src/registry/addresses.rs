@@ -1,8 +1,8 @@
 //! How the addresses of a GIL relate to each other.
 //!
-//! A GIL lies in a structure of CPython (`struct _gil_runtime_state`) that has `cond`, `mutex` and
-//! `switch_cond`, one behind the other. The distances are learned from the main GIL; own-GIL
-//! sub-interpreters use the same structure.
+//! A GIL lies in a structure of CPython (`struct _gil_runtime_state`) that has `cond`, `mutex`,
+//! `switch_cond` and `switch_mutex`, one behind the other. The distances are learned from the main
+//! GIL; own-GIL sub-interpreters use the same structure.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

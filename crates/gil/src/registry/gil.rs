@@ -111,8 +111,8 @@ fn next_serial() -> u32 {
 
 /// One GIL of this process.
 ///
-/// A cache line that the last event has written on another core is slow to reach. So what every hook
-/// reads is in the first line, and what events write follows the forced-switch wait.
+/// A cache line that the last event has written on another core is slow to reach. So what every
+/// hook reads is in the first line, and what events write follows the forced-switch wait.
 #[repr(C, align(64))]
 pub struct Gil {
     /// Address of the condition variable that waiters wait on; 0 for none. Writers: the thread that
@@ -167,9 +167,9 @@ pub struct Gil {
     pub interpreter_id: AtomicI64,
     /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
     pub name: Name,
-    /// Threads that found the GIL's mutex locked and wait for it to take the GIL, or that stand back
-    /// first. Writers: these threads, by atomic addition. Reader: the drop,
-    /// with the mutex held. Relaxed: the mutex orders what depends on it.
+    /// Threads that found the GIL's mutex locked and wait for it to take the GIL, or that stand
+    /// back first. Writers: these threads, by atomic addition. Reader: the drop, with the mutex
+    /// held. Relaxed: the mutex orders what depends on it.
     pub mutex_waiters: AtomicU32,
 }
 

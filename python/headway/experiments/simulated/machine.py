@@ -50,9 +50,9 @@ class Machine:
     drop_ns: Distribution = 36
     # Under `priority` and `deadline`: the additional time of a take after a wait or while others
     # wait, and of a drop while others wait. In the measured echo table an I/O-bound thread holds
-    # for about 770 ns each time, of which the probe of that day explains 46 ns; a take and a drop
+    # for about 500 ns each time, of which the probe of that day explains 46 ns; a take and a drop
     # share the rest.
-    contended_ns: Distribution = 360
+    contended_ns: Distribution = 225
     # As `check_ns`, for a request under these policies. It is estimated from the median request of
     # the same table, which leaves about 1 us for each of two preemptions; no probe measures it.
     answer_ns: Distribution = 300
