@@ -55,7 +55,7 @@ LEGEND = """\
 max: of all. CPU work: of all CPU-bound threads together, as a share of one thread's alone;
 bound: 0.9 x (1 - held by the others - handoff), with the GIL's time in shares of the
 window; handoff: such a share; line: the round trip of a cache line between two cores, right
-before the cell, which may change from cell to cell on a virtual machine.
+before the cell. On a virtual machine it may change from cell to cell.
 """
 
 
@@ -88,7 +88,7 @@ def print_table(figures: Figures[Cell], counts: dict[int, Rows]) -> None:
                 figures.median(cell, "work_share"),
                 figures.median(cell, "left_share") * WORK_SHARE_OF_LEFT,
                 figures.median(cell, "handoff_share"),
-                figures.median(cell, "line_ns"),
+                figures.median(cell, "line_s") * 1e9,
             )
             lines.append((str(cpu_threads), cell.row, *map(number, shown)))
     print(table(HEADINGS, lines))

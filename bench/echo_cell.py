@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 def measure(cell: Cell, seconds: float, server: str) -> dict[str, float]:
     """The figures of one window; `server` is a program of Headway's bench/programs/."""
-    line_ns = cache_line.round_trip_ns()
+    line_s = cache_line.round_trip_s()
     beside = Beside(cell.setting, STOCK, cell.cpu_threads, cell.mode, FREE)
     found = echo_value.measure(beside, seconds, server)
-    return {"requests_per_s": found.value, "line_ns": line_ns, **found.figures}
+    return {"requests_per_s": found.value, "line_s": line_s, **found.figures}

@@ -11,7 +11,7 @@ use headway_measure::clock;
 
 use crate::counters::{self, aggregation, free_list, mapping};
 use crate::hook::thread_start;
-use crate::registry::gil::{Gil, life};
+use crate::registry::gil::life;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{
@@ -44,6 +44,7 @@ unsafe extern "C" fn child() {
     learning::watch_for_nothing();
     trace::forget();
     profile::forget();
+    gils::forget_threads();
     let parent = counters::of_this_process();
     counters::forget_process();
     if !installation::is_installed() {
@@ -55,7 +56,6 @@ unsafe extern "C" fn child() {
         return;
     };
     counters::set_of_this_process(process);
-    gils::all().iter().for_each(Gil::forget_threads);
     gils::keep_main_only();
     threads::forget_links();
     aggregation::forget_ended();

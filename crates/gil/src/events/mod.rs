@@ -1,8 +1,7 @@
 //! The events of a GIL: each changes the GIL's state and counters and drives the queue.
 //!
-//! - A *wait* begins when one `take_gil` finds the GIL's mutex locked, when a thread stands back
-//!   (`ForcedSwitch::stand_back`), or else with the first timed wait. It ends with that thread's
-//!   take.
+//! - A *wait* begins when one `take_gil` finds the GIL's mutex locked, or else with its first timed
+//!   wait, and ends with that thread's take.
 //! - A drop is *forced* if a drop request against the hold was pending.
 //! - A gap between a drop and the next take is a *handoff* if a thread was waiting at the drop.
 //!
@@ -15,11 +14,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use headway_measure::add;
 use headway_measure::clock::now_ns;
-use headway_sched::ThreadId;
 
 use crate::counters::{ProcessCounters, ThreadCounters};
 use crate::profile::{self, EndedWait};
-use crate::queue::waiters::{self, LockedWaiters};
+use crate::queue::waiters::LockedWaiters;
 use crate::registry::gil::{Gil, LONG_HOLD_NS, Locked};
 use crate::registry::rows;
 use crate::registry::threads::{self, this_thread};
@@ -65,7 +63,7 @@ pub fn timed_wait_began(
     locked.in_timed_wait += 1;
     if let Some((row, counters)) = rows::of_this_thread(gil, process) {
         if row != gil.unmeasured.load(Relaxed) && counters.wait_began_ns.load(Relaxed) == 0 {
-            let began_ns = unseen_wait_began_ns(gil, row).unwrap_or(now_ns);
+            let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
             if profile::is_on() {
                 profile::on_wait(gil, locked, row, began_ns, now_ns);
             }
@@ -77,14 +75,12 @@ pub fn timed_wait_began(
     locked.switch_number
 }
 
-/// When the calling thread began to stand back or to wait for the GIL's mutex, which it holds now;
-/// `None` if it did neither. Only for a thread that has locked the mutex by `pthread_mutex_lock`
-/// since: its timed waits lock the mutex too.
+/// When the calling thread began to wait for the GIL's mutex, which it holds now; `None` if it did
+/// not wait. Only for a thread that has locked the mutex by `pthread_mutex_lock` since: its timed
+/// waits lock the mutex too.
 #[inline(always)]
-fn unseen_wait_began_ns(gil: &Gil, row: ThreadId) -> Option<u64> {
-    let mutex_wait_began_ns = gil.mutex_wait_began_ns.load(Relaxed);
-    waiters::end_standing_back(row)
-        .or_else(|| (mutex_wait_began_ns != 0).then_some(mutex_wait_began_ns))
+fn mutex_wait_began_ns(gil: &Gil) -> Option<u64> {
+    Some(gil.mutex_wait_began_ns.load(Relaxed)).filter(|began_ns| *began_ns != 0)
 }
 
 /// How a timed wait ended.
@@ -165,7 +161,7 @@ pub fn take(
     let mut wait_began_ns = taker.wait_began_ns.load(Relaxed);
     let was_seen = wait_began_ns != 0;
     if !was_seen && row != gil.unmeasured.load(Relaxed) {
-        if let Some(began_ns) = unseen_wait_began_ns(gil, row) {
+        if let Some(began_ns) = mutex_wait_began_ns(gil) {
             // The clock and the counter differ a little.
             wait_began_ns = began_ns.min(now_ns);
             trace::record(Kind::Wait, serial, taker, wait_began_ns);

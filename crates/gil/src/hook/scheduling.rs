@@ -4,7 +4,6 @@
 //! that these replace.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering::Relaxed;
 
 use headway_measure::clock::now_ns;
 
@@ -83,14 +82,11 @@ pub unsafe fn forced_wait(
     waiters::note_core(row);
     let spin = woken != headway_sched::NOBODY && !waiters::share_a_core(row, woken);
     gil.forced_switch.wait(seen, if spin { SPIN_NS } else { 0 });
+    if spin {
+        gil.forced_switch.stand_back();
+    }
     let ended_ns = now_ns();
     waiters::forced_wait_ended(row, ended_ns);
-    if gil.forced_switch.is_hold_brief() {
-        waiters::stand_back(row, ended_ns);
-        gil.mutex_waiters.fetch_add(1, Relaxed);
-        gil.forced_switch.stand_back();
-        gil.mutex_waiters.fetch_sub(1, Relaxed);
-    }
     // SAFETY: the caller's mutex.
     unsafe { mutex::lock_again(mutex) };
     Some(ended_ns)

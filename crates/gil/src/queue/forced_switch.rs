@@ -29,8 +29,8 @@ pub struct ForcedSwitch<F = ProcessFutex> {
     /// held. Relaxed: a reader only decides by it whether to spin.
     woken: AtomicU32,
     /// True while the hold counts as brief: after a take with `Switch::Brief`, until the drop or
-    /// until a thread queues. Writers: these events, with the GIL's mutex held. Relaxed: a reader
-    /// only decides by it whether to spin.
+    /// until a thread queues. Writers: these events, with the GIL's mutex held, and an uninstall.
+    /// Relaxed: a reader only decides by it whether to spin.
     is_brief: AtomicBool,
 }
 
@@ -99,10 +99,13 @@ impl<F: Futex> ForcedSwitch<F> {
         }
     }
 
-    /// Spins while the hold counts as brief, for a limited time. A thread does so after its
-    /// forced-switch wait: if it came for the GIL at once, it would contend with the holder's drop.
+    /// Spins while the hold counts as brief, for a limited time. It ends the forced-switch wait of a
+    /// thread that runs on another core than the holder: if that thread came for the GIL at once,
+    /// it would contend with the holder's drop.
     pub fn stand_back(&self) {
-        self.takes.spin(BRIEF_HOLD_NS, || !self.is_hold_brief());
+        if self.is_hold_brief() {
+            self.takes.spin(BRIEF_HOLD_NS, || !self.is_hold_brief());
+        }
     }
 
     /// The number of takes so far; `None` if they are not noted. The caller holds the switch mutex.

@@ -438,9 +438,7 @@ impl Gil {
         if let Some(seen) = seen {
             drop(switch_lock);
             self.switch.wait(seen, thread_rng().gen_range(0..2));
-            if self.switch.is_hold_brief() {
-                self.switch.stand_back();
-            }
+            self.switch.stand_back();
         } else {
             drop(self.switch_cond.wait(switch_lock).unwrap());
         }

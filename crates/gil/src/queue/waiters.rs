@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Index, IndexMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use headway_sched::{Thread, ThreadId, Threads};
 
@@ -18,17 +18,14 @@ struct WaiterRecord {
     /// The thread as the policies know it. Guarded by the GIL's mutex; see [`LockedWaiters`] and
     /// [`forced_wait_ended`].
     thread: UnsafeCell<Thread>,
-    /// When the thread began to stand back; 0 if it did not since its last wait began. Writer and
-    /// reader: the thread.
-    standing_back_since_ns: AtomicU64,
-    /// The futex that the thread waits on; see `wakeup`.
-    futex: ProcessFutex,
     /// The core that the thread was last seen on. Writer: the thread. Readers: threads of the same
     /// GIL. Relaxed: any value is valid.
     core: AtomicU32,
     /// True if the kernel has the hint of `kernel_hints` for the thread. Writers: the thread, and
     /// the thread that ends the policy. Relaxed: a hint too many or too few is harmless.
     has_hint: AtomicBool,
+    /// The futex that the thread waits on; see `wakeup`.
+    futex: ProcessFutex,
 }
 
 const _: () = assert!(std::mem::offset_of!(WaiterRecord, futex) == 128);
@@ -39,10 +36,9 @@ unsafe impl Sync for WaiterRecord {}
 static RECORDS: [WaiterRecord; ROWS] = [const {
     WaiterRecord {
         thread: UnsafeCell::new(Thread::new()),
-        standing_back_since_ns: AtomicU64::new(0),
-        futex: ProcessFutex::new(wakeup::AWAKE),
         core: AtomicU32::new(u32::MAX),
         has_hint: AtomicBool::new(false),
+        futex: ProcessFutex::new(wakeup::AWAKE),
     }
 }; ROWS];
 
@@ -129,26 +125,7 @@ pub fn share_a_core(one: ThreadId, other: ThreadId) -> bool {
 pub fn clear(row: ThreadId) {
     // SAFETY: no queue has the row yet, and its thread is the caller.
     unsafe { *record(row).thread.get() = Thread::new() };
-    record(row).standing_back_since_ns.store(0, Relaxed);
     set_hint(row, false);
-}
-
-/// The calling thread stands back from now on, with which its wait begins; see
-/// `ForcedSwitch::stand_back`. Without the mutex.
-pub fn stand_back(this_thread: ThreadId, since_ns: u64) {
-    record(this_thread).standing_back_since_ns.store(since_ns, Relaxed);
-}
-
-/// Returns since when the calling thread has stood back; `None` if it did not since its last wait
-/// began.
-pub fn end_standing_back(this_thread: ThreadId) -> Option<u64> {
-    let since_ns = &record(this_thread).standing_back_since_ns;
-    let value_ns = since_ns.load(Relaxed);
-    if value_ns == 0 {
-        return None;
-    }
-    since_ns.store(0, Relaxed);
-    Some(value_ns)
 }
 
 /// The calling thread has waited for the switch that it was forced to. Without the mutex.

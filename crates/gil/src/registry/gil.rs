@@ -30,7 +30,7 @@ pub enum Role {
 pub const LONG_HOLD_NS: u64 = 10_000_000;
 
 /// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call
-/// that the hooks see. Takes and drops write to all of it but the conversion.
+/// that the hooks see.
 #[repr(C)]
 pub struct Locked {
     /// The time of the opening or of the last event; see `Gil::time_of_event_ns`.
@@ -112,7 +112,7 @@ fn next_serial() -> u32 {
 /// One GIL of this process.
 ///
 /// A cache line that the last event has written on another core is slow to reach. So what every
-/// hook reads is in the first line, and what events write follows the forced-switch wait.
+/// hook reads is in the first line, and what each event writes follows the forced-switch wait.
 #[repr(C, align(64))]
 pub struct Gil {
     /// Address of the condition variable that waiters wait on; 0 for none. Writers: the thread that
@@ -167,9 +167,9 @@ pub struct Gil {
     pub interpreter_id: AtomicI64,
     /// See `names`. Writers: holders of the registry lock, and the thread that adds the GIL.
     pub name: Name,
-    /// Threads that found the GIL's mutex locked and wait for it to take the GIL, or that stand
-    /// back first. Writers: these threads, by atomic addition. Reader: the drop, with the mutex
-    /// held. Relaxed: the mutex orders what depends on it.
+    /// Threads that found the GIL's mutex locked and wait for it to take the GIL. Writers: these
+    /// threads, by atomic addition. Reader: the drop, with the mutex held. Relaxed: the mutex
+    /// orders what depends on it.
     pub mutex_waiters: AtomicU32,
 }
 

@@ -158,6 +158,11 @@ fn close_counters(gil: &'static Gil, process: &'static ProcessCounters, now_ns: 
     counters.state.store(state::ENDED, Release);
 }
 
+/// Forgets the threads of all GILs, in a forked child; see `Gil::forget_threads`.
+pub fn forget_threads() {
+    TABLE.iter().for_each(Gil::forget_threads);
+}
+
 /// Removes all own GILs, in a forked child and at an install, when only the main GIL exists.
 pub fn keep_main_only() {
     ADDING.store(0, Relaxed);

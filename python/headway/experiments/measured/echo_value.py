@@ -162,14 +162,16 @@ def latencies(asked: dict[str, Any]) -> dict[str, float]:
 
 def gil_shares(report: GilReport, setting: Setting) -> dict[str, float]:
     """The shares of the main GIL's time in the window, from the GIL report of the server. CPU-bound
-    threads have what the echo thread and the handoffs leave."""
+    threads have what the echo thread and the handoffs leave. While threads compute, no time in which
+    the GIL is free is idle, even if no thread was in the queue."""
     if report.policy != setting.policy:
         raise BenchmarkError(f"the server ran under {report.policy}, not {setting.policy}")
     main = next(gil for gil in report.gils if gil.name == "main")
     rows = report.threads_of(main)
     computed_s = sum(row.held_s for row in rows if row.name.startswith("compute"))
     io_held_share = (main.held_s - computed_s) / main.wall_s
-    handoff_share = main.handoff_s / main.wall_s
+    free_s = main.wall_s - main.held_s if computed_s else main.handoff_s
+    handoff_share = free_s / main.wall_s
     return {
         "io_held_share": io_held_share,
         "handoff_share": handoff_share,
