@@ -261,6 +261,34 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert!(holder.forced_waits <= 1);
 }
 
+/// As CPython drops for I/O while a drop request is pending: a forced-switch wait, and then the call.
+#[test]
+fn a_thread_that_was_forced_to_switch_waits_only_when_it_comes_back() {
+    const ROUNDS: u32 = 20;
+    const AWAY: Duration = Duration::from_millis(10);
+    let _turn = Turn::metered();
+    headway_gil::set_policy(PolicyName::Priority, false);
+    for _ in 0..ROUNDS {
+        let waiter = thread::spawn(|| {
+            GIL.take(INTERVAL);
+            GIL.drop();
+        });
+        while !GIL.drop_request.load(SeqCst) {
+            thread::sleep(Duration::from_micros(100));
+        }
+        GIL.drop();
+        waiter.join().unwrap();
+        thread::sleep(AWAY);
+        GIL.take(INTERVAL);
+    }
+    let snapshot = snapshot_of_all();
+    let away_ns = (ROUNDS * AWAY).as_nanos() as u64;
+    let holder = snapshot.threads.iter().find(|row| row.alive).unwrap();
+    assert!(holder.forced_waits > 0);
+    assert_eq!(holder.contended_takes, 0);
+    assert!(main_gil(&snapshot).idle_ns >= away_ns);
+}
+
 #[test]
 fn sums_of_time_only_grow_from_one_snapshot_to_the_next() {
     let _turn = Turn::metered();
