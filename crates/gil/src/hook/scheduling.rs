@@ -4,6 +4,7 @@
 //! that these replace.
 
 use std::ffi::c_int;
+use std::sync::atomic::Ordering::Relaxed;
 
 use headway_measure::clock::now_ns;
 
@@ -75,7 +76,9 @@ pub unsafe fn forced_wait(
     mutex: Mutex,
 ) -> Option<u64> {
     let seen = gil.forced_switch.takes()?;
-    let (row, _) = rows::of_this_thread(gil, process)?;
+    // A thread without a row of its own has no waiter record.
+    let (row, _) = rows::of_this_thread(gil, process)
+        .filter(|(row, _)| *row != gil.unmeasured.load(Relaxed))?;
     // SAFETY: the caller's mutex, which is held.
     unsafe { libc::pthread_mutex_unlock(mutex) };
     let woken = gil.forced_switch.woken();
