@@ -26,6 +26,14 @@ SOURCE = (
 )
 
 
+def rewrite(file: Path, text: str) -> None:
+    """Replaces a file in one step. A watcher can see two changes of a file that is truncated and
+    written."""
+    beside = file.with_name(f"{file.name}.new")
+    beside.write_text(text)
+    beside.replace(file)
+
+
 def test_a_change_is_served_and_a_mistake_is_not(tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
@@ -37,10 +45,10 @@ def test_a_change_is_served_and_a_mistake_is_not(tmp_path: Path) -> None:
     }
     with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
         assert server.get("/").body == b"one"
-        (sources / "words.py").write_text("WORD = b'two'\n")
+        rewrite(sources / "words.py", "WORD = b'two'\n")
         server.wait_for("words.py has changed: starting generation 2")
         server.wait_until(lambda: server.get("/").body == b"two")
-        (sources / "words.py").write_text("WORD = (\n")
+        rewrite(sources / "words.py", "WORD = (\n")
         server.wait_for("SyntaxError.*\n.*importing site_app failed .*; generation 2 goes on")
         assert server.get("/").body == b"two"
         replacement = sources / "written_beside"
@@ -90,12 +98,12 @@ def test_the_file_that_broke_an_import_is_watched(tmp_path: Path, application_gr
     group = group_of(sources, application_group)
     with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
         assert server.get("/").body == b"one"
-        (sources / "others.py").write_text("WORD = (\n")
-        (sources / "site_app.py").write_text(SOURCE.format(module="others"))
+        rewrite(sources / "others.py", "WORD = (\n")
+        rewrite(sources / "site_app.py", SOURCE.format(module="others"))
         server.wait_for("SyntaxError.*\n.*importing site_app failed .*; generation 1 goes on")
-        (sources / "others.py").write_text("WORD = wrod\n")
+        rewrite(sources / "others.py", "WORD = wrod\n")
         server.wait_for("NameError.*\n.*importing site_app failed .*; generation 1 goes on")
-        (sources / "others.py").write_text("WORD = b'two'\n")
+        rewrite(sources / "others.py", "WORD = b'two'\n")
         server.wait_until(lambda: server.get("/").body == b"two")
     # Nothing of ours is between the application's frames.
     assert "imported_files" not in server.stderr
@@ -115,7 +123,7 @@ def test_what_a_request_imports_is_watched(tmp_path: Path, application_group: st
     group = group_of(sources, application_group)
     with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
         assert server.get("/").body == b"one"
-        (sources / "words.py").write_text("WORD = b'two'\n")
+        rewrite(sources / "words.py", "WORD = b'two'\n")
         server.wait_for("words.py has changed: starting generation 2")
         server.wait_until(lambda: server.get("/").body == b"two")
 
@@ -135,10 +143,10 @@ def test_what_a_template_and_its_workers_import_is_watched(tmp_path: Path) -> No
     group = group_of(sources, "", preload=True)
     with Supervised(tmp_path, group, reload=True, environment=NO_CACHE) as server:
         assert server.get("/").body == b"one"
-        (sources / "lazy.py").write_text("pass\n")
+        rewrite(sources / "lazy.py", "pass\n")
         server.wait_for("lazy.py has changed: starting generation 2")
         server.wait_for("generation 2 serves")
-        (sources / "words.py").write_text("WORD = b'two'\n")
+        rewrite(sources / "words.py", "WORD = b'two'\n")
         server.wait_for("words.py has changed: starting generation 3")
         server.wait_until(lambda: server.get("/").body == b"two")
 
@@ -201,8 +209,8 @@ def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:
     server._start(["-m", "headway", "serve", "--config", str(conf), "--reload", *MODE])
     with server:
         # A mistake in it must not be the last that is heard of it.
-        included.write_text(f"{alias}WSGIScriptAlas /b /b\n")
+        rewrite(included, f"{alias}WSGIScriptAlas /b /b\n")
         server.wait_for("shop.conf has changed: .*; generation 1 goes on serving")
-        included.write_text(f"# As it was.\n{alias}")
+        rewrite(included, f"# As it was.\n{alias}")
         server.wait_for("shop.conf has changed: starting generation 2")
         server.wait_for("generation 2 serves")
