@@ -261,7 +261,7 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert!(holder.forced_waits <= 1);
 }
 
-/// As CPython drops for I/O while a drop request is pending: a forced-switch wait, and then the call.
+/// CPython drops for I/O while a drop request is pending: a forced-switch wait, and then the call.
 #[test]
 fn a_thread_that_was_forced_to_switch_waits_only_when_it_comes_back() {
     const ROUNDS: u32 = 20;

@@ -99,9 +99,9 @@ impl<F: Futex> ForcedSwitch<F> {
         }
     }
 
-    /// Spins while the hold counts as brief, for a limited time. It ends the forced-switch wait of a
-    /// thread that runs on another core than the holder: if that thread came for the GIL at once,
-    /// it would contend with the holder's drop.
+    /// Spins while the hold counts as brief, for a limited time. It ends the forced-switch wait of
+    /// a thread that runs on another core than the holder: if that thread came for the GIL at
+    /// once, it would contend with the holder's drop.
     pub fn stand_back(&self) {
         if self.is_hold_brief() {
             self.takes.spin(BRIEF_HOLD_NS, || !self.is_hold_brief());

@@ -162,8 +162,8 @@ def latencies(asked: dict[str, Any]) -> dict[str, float]:
 
 def gil_shares(report: GilReport, setting: Setting) -> dict[str, float]:
     """The shares of the main GIL's time in the window, from the GIL report of the server. CPU-bound
-    threads have what the echo thread and the handoffs leave. While threads compute, no time in which
-    the GIL is free is idle, even if no thread was in the queue."""
+    threads have what the echo thread and the handoffs leave. While threads compute, no time in
+    which the GIL is free is idle, even if no thread was in the queue."""
     if report.policy != setting.policy:
         raise BenchmarkError(f"the server ran under {report.policy}, not {setting.policy}")
     main = next(gil for gil in report.gils if gil.name == "main")
