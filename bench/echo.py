@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+import cache_line
 import echo_cell
 import sitting
 from echo_cell import Cell
@@ -143,12 +144,17 @@ def compare_policies(figures: Figures[Cell], counts: Sequence[Rows]) -> list[Sta
     ]
 
 
+def measure_cell(cell: Cell, seconds: float) -> dict[str, float]:
+    line_s = cache_line.round_trip_s()
+    return {"line_s": line_s, **echo_cell.measure(cell, seconds, SERVER)}
+
+
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     counts = {count: Rows(count, options) for count in dict.fromkeys(options.cpu_threads)}
     cells = [cell for rows in counts.values() for cell in rows.all]
     figures: Figures[Cell] = Figures()
-    measure_cell = partial(echo_cell.measure, seconds=options.seconds, server=SERVER)
-    for cell, found in sitting.rounds(NAME, options.rounds, cells, measure_cell):
+    measured = partial(measure_cell, seconds=options.seconds)
+    for cell, found in sitting.rounds(NAME, options.rounds, cells, measured):
         if cell.cpu_threads and "left_share" in found:
             found["work_of_left"] = ratio(found["work_share"], found["left_share"])
         figures.record(cell, **found)

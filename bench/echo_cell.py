@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import cache_line
-
 from headway.experiments.measured import echo_value
 from headway.experiments.measured.echo_value import FREE, Beside
 from headway.experiments.processes import STOCK, Setting
@@ -39,7 +37,6 @@ class Cell(NamedTuple):
 
 def measure(cell: Cell, seconds: float, server: str) -> dict[str, float]:
     """The figures of one window; `server` is a program of Headway's bench/programs/."""
-    line_s = cache_line.round_trip_s()
     beside = Beside(cell.setting, STOCK, cell.cpu_threads, cell.mode, FREE)
     found = echo_value.measure(beside, seconds, server)
-    return {"requests_per_s": found.value, "line_s": line_s, **found.figures}
+    return {"requests_per_s": found.value, **found.figures}

@@ -2,9 +2,9 @@
  *
  *     cache_line CORE OTHER_CORE
  *
- * Two threads write to one word in turn. Prints the nanoseconds of a round trip, the median of many samples. Linux on
- * a virtual machine may move its cores between hyper-threads of one core, which share their caches, and cores that
- * do not, so the figure can change from second to second.
+ * Two threads write to one word in turn. Prints the nanoseconds of a round trip, the median of many samples. The host
+ * of a virtual machine may move virtual cores between hyper-threads of one core, which share their caches, and cores
+ * that do not, so the figure can change from second to second.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -234,18 +234,23 @@ fn uncontended_takes_are_counted_without_waits() {
     assert_eq!(snapshot.threads[0].hold.count(), 1000);
 }
 
-#[test]
-fn a_waiter_forces_a_drop_and_its_wait_is_one() {
-    let _turn = Turn::metered();
+/// The holder drops at the request of a thread, which takes, drops and ends.
+fn drop_for_a_waiter() {
     let waiter = thread::spawn(|| {
         GIL.take(INTERVAL);
         GIL.drop();
     });
     while !GIL.drop_request.load(SeqCst) {
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_micros(100));
     }
     GIL.drop();
     waiter.join().unwrap();
+}
+
+#[test]
+fn a_waiter_forces_a_drop_and_its_wait_is_one() {
+    let _turn = Turn::metered();
+    drop_for_a_waiter();
     GIL.take(INTERVAL);
     let snapshot = snapshot_of_all();
     let gil = main_gil(&snapshot);
@@ -269,15 +274,7 @@ fn a_thread_that_was_forced_to_switch_waits_only_when_it_comes_back() {
     let _turn = Turn::metered();
     headway_gil::set_policy(PolicyName::Priority, false);
     for _ in 0..ROUNDS {
-        let waiter = thread::spawn(|| {
-            GIL.take(INTERVAL);
-            GIL.drop();
-        });
-        while !GIL.drop_request.load(SeqCst) {
-            thread::sleep(Duration::from_micros(100));
-        }
-        GIL.drop();
-        waiter.join().unwrap();
+        drop_for_a_waiter();
         thread::sleep(AWAY);
         GIL.take(INTERVAL);
     }
