@@ -388,8 +388,8 @@ class Simulation:
                 self.machine,
             )
             if self.dashboard is not None:
-                self._stack.callback(self.dashboard.stop)
-            self._stack.callback(self.supervisor.end)
+                self._stack.callback(self.dashboard.close)
+            self._stack.callback(self._end)
             self.supervisor.begin(self.settings)
             self.wait()
             self._stack = self._stack.pop_all()
@@ -399,6 +399,11 @@ class Simulation:
         self._stack.close()
         if kind is not None:
             print(self._stderr.getvalue(), file=sys.stderr)
+
+    def _end(self) -> None:
+        # The supervisor waits for its recorder as long as it must.
+        self.machine.until = self.machine.now + DAYS_S
+        self.supervisor.end()
 
     def _reread(self) -> ServerSettings:
         return self.settings

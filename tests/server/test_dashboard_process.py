@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from urllib.request import urlopen
 
 import pytest
 from launch import run_main
-from served import APPS, TIMEOUT_S, Served
+from served import APPS, MODE, TIMEOUT_S, Served
 from simulated import Machine, Simulation
 from supervised import Held, is_alive, wait_until_refused
 
@@ -128,7 +130,7 @@ def test_it_does_not_come_back_while_the_server_stops(tmp_path: Path) -> None:
             server.process.send_signal(signal.SIGTERM)
             wait_until_refused(server)
             os.kill(recorder_of(server), signal.SIGKILL)
-            server.wait_for("the dashboard was ended by SIGKILL; what is told from here on is lost")
+            server.wait_for("the dashboard was ended by SIGKILL; the last reports may be missing")
             assert held.release().status == 200
         assert server.stop(None) == 0
     assert server.stderr.count("the dashboard") == 1
@@ -138,8 +140,8 @@ def test_an_address_that_is_taken_is_told_and_the_server_goes_on(tmp_path: Path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with start(tmp_path, "--dashboard-http", f"127.0.0.1:{port}") as server:
-            server.wait_for("the dashboard is not there; the server goes on without")
-            assert f"127.0.0.1:{port}" in server.stderr
+            server.wait_for("the dashboard cannot run; the server goes on without it")
+            assert f"--http 127.0.0.1:{port}: address already in use" in server.stderr
             assert server.get("/pid").status == 200
 
 
@@ -156,6 +158,133 @@ def test_a_new_generation_reports_to_it_too(tmp_path: Path) -> None:
 
         # The former generation may end after the request was reported.
         wait_until(lambda: {"process_started", "process_stopped"} <= told(), server)
+
+
+# From start to stop: the recorder ends by itself, and nothing is left
+
+
+def signal_server(server: Served) -> None:
+    server.process.send_signal(signal.SIGTERM)
+
+
+def press_ctrl_c(server: Served) -> None:
+    """The terminal sends SIGINT to all processes of the group."""
+    for pid in [*server.workers(), server.process.pid]:
+        os.kill(pid, signal.SIGINT)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
+
+
+def assert_recorder_has_ended_by_itself(
+    server: Served, recorder: int, telemetry: Path, port: int
+) -> None:
+    """A recorder that is killed leaves the file of its socket, and any exit status but 0 is in the
+    log."""
+    wait_until(lambda: not is_alive(recorder), server)
+    assert not telemetry.exists()
+    socket.create_server(("127.0.0.1", port)).close()
+    assert "the dashboard" not in server.stderr
+
+
+def assert_store_has(tmp_path: Path, requests: int) -> None:
+    """The next server shows the history."""
+    with start(tmp_path) as server:
+        site = site_of(server)
+        assert ask(site, "summary?from=-600")["summary"]["requests"] == requests
+        events = ask(site, "lifecycle?from=-600")["events"]
+        told = {"process_started", "process_stopping", "process_stopped"}
+        assert told <= {each["event"] for each in events}
+
+
+@pytest.mark.parametrize("end", [signal_server, press_ctrl_c])
+def test_it_writes_everything_and_ends_by_itself(
+    tmp_path: Path, end: Callable[[Served], None]
+) -> None:
+    telemetry, port = tmp_path / "socket", free_port()
+    options = ("--telemetry", f"unix:{telemetry}", "--dashboard-http", f"127.0.0.1:{port}")
+    # The reports come at the end alone.
+    with start(tmp_path, *options, "--telemetry-interval", "60") as server:
+        site_of(server)
+        recorder = recorder_of(server)
+        for _ in range(3):
+            assert server.get("/pid").status == 200
+        # Somebody looks at the site, and somebody else is slow.
+        with urlopen(f"http://127.0.0.1:{port}/api/v1/now", timeout=TIMEOUT_S) as answer:
+            json.load(answer)
+        with socket.create_connection(("127.0.0.1", port)) as slow, Held(server, tmp_path) as held:
+            slow.sendall(b"GET / HTTP/1.1\r\n")
+            end(server)
+            wait_until_refused(server)
+            assert held.release().status == 200
+            assert server.stop(None) == 0
+        assert_recorder_has_ended_by_itself(server, recorder, telemetry, port)
+    assert_store_has(tmp_path, 4)
+
+
+def test_a_server_that_is_killed_leaves_no_recorder(tmp_path: Path) -> None:
+    telemetry, port = tmp_path / "socket", free_port()
+    options = ("--telemetry", f"unix:{telemetry}", "--dashboard-http", f"127.0.0.1:{port}")
+    server = start(tmp_path, *options)
+    try:
+        site = site_of(server)
+        recorder, workers = recorder_of(server), server.workers()
+        assert server.get("/pid").status == 200
+        wait_until(lambda: ask(site, "summary?from=-60")["summary"]["requests"] == 1, server)
+        server.process.kill()
+        wait_until(lambda: not any(map(is_alive, workers)), server)
+        assert server.stop(None) == -signal.SIGKILL
+    finally:
+        for pid in filter(is_alive, [recorder, *workers]):
+            os.kill(pid, signal.SIGKILL)
+        server.stop()
+    assert_recorder_has_ended_by_itself(server, recorder, telemetry, port)
+    with start(tmp_path, *options) as following:
+        site = site_of(following)
+        assert ask(site, "summary?from=-600")["summary"]["requests"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_by_itself_before_it_listens(tmp_path: Path, number: signal.Signals) -> None:
+    telemetry = tmp_path / "socket"
+    command = [
+        *(sys.executable, "-m", "headway", "serve", "processes:application", "--app-dir", APPS),
+        *("--bind", "127.0.0.1:0", "--dashboard", "--dashboard-http", "127.0.0.1:0", *MODE),
+        *("--dashboard-store", tmp_path / "store", "--telemetry", f"unix:{telemetry}"),
+    ]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    end = time.monotonic() + TIMEOUT_S
+    while not (recorder := children.read_text()):
+        assert time.monotonic() < end
+    pid = int(recorder.split()[0])
+    try:
+        process.send_signal(number)
+        # The end of stderr is that of the recorder too.
+        _, stderr = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    assert process.returncode == (0 if number == signal.SIGTERM else -number), stderr
+    assert not telemetry.exists()
+    assert "the dashboard" not in stderr
+
+
+def test_a_second_signal_does_not_wait_for_one_that_hangs(tmp_path: Path) -> None:
+    with start(tmp_path) as server:
+        site_of(server)
+        recorder = recorder_of(server)
+        os.kill(recorder, signal.SIGSTOP)
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: server.workers() == [recorder], server)
+        # More than 0.1 s after the first.
+        time.sleep(0.2)
+        assert server.stop(signal.SIGTERM) == -signal.SIGTERM
+    assert not is_alive(recorder)
+    assert "was ended by SIGKILL; the last reports may be missing" in server.stderr
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8888", "example.org:1", "127.0.0.1"])
@@ -225,6 +354,21 @@ def test_processes_wait_until_it_listens(tmp_path: Path, seconds: float) -> None
             assert worker.started_at - began == pytest.approx(seconds, abs=0.02)
 
 
+def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
+    machine = Machine()
+    began = machine.now
+    server = simulated(tmp_path, machine)
+
+    def stop_soon() -> None:
+        if machine.now >= began + 0.3:
+            server.signals.send(signal.SIGTERM)
+
+    machine.while_it_sleeps = stop_soon
+    with server:
+        assert machine.now - began == pytest.approx(0.3, abs=0.02)
+        assert server.exit_status() == 0
+
+
 def test_processes_do_not_wait_for_long(tmp_path: Path) -> None:
     machine = Machine()
     with simulated(tmp_path, machine) as server:
@@ -268,7 +412,7 @@ def test_one_that_cannot_be_is_not_started_again(tmp_path: Path, is_at_once: boo
         assert server.recorders == []
         assert server.states() == ["serving"]
         assert server.stop() == 0
-    assert server.log.count("the dashboard is not there; the server goes on without") == 1
+    assert server.log.count("the dashboard cannot run; the server goes on without it") == 1
 
 
 def test_one_that_the_system_refuses_is_tried_again(tmp_path: Path) -> None:
@@ -305,7 +449,7 @@ def test_it_does_not_start_again_while_the_server_stops(
         server.wait(5)
         assert server.recorders == []
         assert server.states() == ["stopping"]
-    lost = "the dashboard was ended by SIGKILL; what is told from here on is lost"
+    lost = "the dashboard was ended by SIGKILL; the last reports may be missing from its store"
     again = "the dashboard was ended by SIGKILL; it starts again in 1 s"
     assert server.log[1:] == [again if is_gone_before else lost]
 
@@ -319,3 +463,24 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
         ended_at = server.machine.now
     assert recorder.signals == [RECORDERS_END, signal.SIGKILL]
     assert server.machine.now - ended_at == pytest.approx(10.0, abs=0.02)
+    assert server.log[-2:] == [
+        "the dashboard has not ended after 10 s and is killed",
+        "the dashboard was ended by SIGKILL; the last reports may be missing from its store",
+    ]
+
+
+@pytest.mark.usefixtures("recorders_socket")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_second_signal_kills_one_that_does_not_end(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with simulated(tmp_path) as server:
+        (recorder,) = server.recorders
+        recorder.obeys = False
+        assert server.stop() == 0
+        server.machine.now += 1.0
+        ended_at = server.machine.now
+        server.signals.send(number)
+    assert recorder.signals == [RECORDERS_END, signal.SIGKILL]
+    assert server.machine.now == ended_at
+    assert server.supervisor.ended_by == number

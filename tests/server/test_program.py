@@ -211,25 +211,31 @@ def test_a_value_that_no_server_can_have(
         headway.serve(lambda *_: [], **{"bind": "127.0.0.1:0", **arguments})
 
 
-SIGNAL_BEFORE_READ = """
-import ctypes, os, signal
+SIGNAL_BEFORE_WAIT = """
+import ctypes, os, select, signal
 from functools import partial
 from headway.server.worker import program
 
-read, send = os.read, getattr(ctypes.PyDLL(None), "raise")
+send = getattr(ctypes.PyDLL(None), "raise")
 
-def read_after_signal(fd, size):
-    # One call of C code: no handler runs between the signal and the read.
-    return list(map(partial.__call__, (partial(send, signal.SIGTERM), partial(read, fd, size))))[1]
+class Poll:
+    def __init__(self, poll=select.poll):
+        self.real = poll()
+        self.register = self.real.register
 
-os.read = read_after_signal
+    def poll(self):
+        # One call of C code: no handler runs between the signal and the wait.
+        calls = (partial(send, signal.SIGTERM), partial(self.real.poll))
+        return list(map(partial.__call__, calls))[1]
+
+select.poll = Poll
 print(program._run_until_signal(lambda: None, lambda: 7, None))
 """
 
 
 @pytest.mark.free_threading
 def test_a_signal_that_arrives_just_before_the_wait_ends_it() -> None:
-    done = python("-c", SIGNAL_BEFORE_READ, timeout=TIMEOUT_S)
+    done = python("-c", SIGNAL_BEFORE_WAIT, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 

@@ -11,6 +11,9 @@ import pytest
 from served import APPS
 from supervised import Held, Supervised, is_alive, wait_until_refused
 
+import headway
+from headway.server.signals import Signals
+
 TWO = {"processes": 2}
 
 
@@ -162,3 +165,17 @@ def test_sigquit_ends_everything_at_once_and_leaves_nothing_behind(tmp_path: Pat
     assert "headway serve: SIGQUIT: all processes are killed\n" in server.stderr
     assert not any(map(is_alive, workers))
     assert not any(each.exists() for each in left)
+
+
+def test_only_one_part_can_handle_the_signals_of_a_process() -> None:
+    with Signals(), pytest.raises(RuntimeError, match="another part of Headway"):
+        Signals().begin()
+    with Signals((signal.SIGUSR2,)) as signals:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert signals.wait() == [signal.SIGUSR2]
+
+
+def test_only_that_part_sets_the_wake_up_descriptor() -> None:
+    package = Path(headway.__file__).parent
+    users = [each for each in package.rglob("*.py") if "set_wakeup_fd(" in each.read_text()]
+    assert users == [package / "server" / "signals.py"]

@@ -202,13 +202,13 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 def record(settings: Settings) -> int:
     """Everything that the settings ask for, until a signal comes."""
     # From the beginning, so that whatever was received by then is committed.
-    with ending() as ended, ExitStack() as stack:
+    with ending() as wait, ExitStack() as stack:
         station = Station(settings, stack)
         station.start()
         if settings.http is None:
-            ended.wait()
+            wait()
         else:
-            station.serve(settings.http, ended)
+            station.serve(settings.http, wait)
     return 0
 
 

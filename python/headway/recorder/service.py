@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from headway.address import Address
@@ -19,8 +19,12 @@ from headway.recorder.settings import Settings, default_socket
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.recording import open_recording
 from headway.recorder.store.store import Store
+from headway.server.settings import ProcessGroup, Tls
 
 SITE_THREADS = 4
+# Less than what a server waits for the recorder of its dashboard (`STOP_TIMEOUT_S`), which commits
+# what it received last after its site has ended.
+SITE_GRACEFUL_TIMEOUT_S = 5.0
 
 
 class Station:
@@ -80,24 +84,25 @@ class Station:
         health["store"] = self._store.health() if self._store else None
         return health
 
-    def serve(self, address: Address, ended: threading.Event) -> None:
-        """Serves the site until a signal has arrived."""
+    def serve(self, address: Address, wait: Callable[[], object]) -> None:
+        """Serves the site until `wait` returns."""
         from headway.recorder.site.application import UNBUILT_TEXT, has_dashboard, make_site
-        from headway.server.worker.program import serve
+        from headway.server.worker.program import serve_while
 
         settings = self._settings
         if not has_dashboard():
             tell(UNBUILT_TEXT)
-        with_tls = not address.is_local
-        serve(
-            make_site(self.history, settings),
-            bind=str(address),
+        tls = None
+        if settings.tls_certificate and settings.tls_key and not address.is_local:
+            tls = Tls(settings.tls_certificate, settings.tls_key)
+        group = ProcessGroup(
+            binds=(address,),
             threads=SITE_THREADS,
-            announce=lambda where: tell(f"showing at {where}"),
-            stop=ended,
-            tls_certificate=settings.tls_certificate if with_tls else None,
-            tls_key=settings.tls_key if with_tls else None,
+            tls=tls,
+            graceful_timeout_s=SITE_GRACEFUL_TIMEOUT_S,
         )
+        site = make_site(self.history, settings)
+        serve_while(wait, site, group, lambda where: tell(f"showing at {where}"), "--http")
 
 
 def tell(line: str) -> None:

@@ -1,14 +1,16 @@
-"""Turns signals into bytes on a socket, which a loop can poll.
-
-For the main thread. Python runs signal handlers between any two instructions. The handlers here do
-nothing, and the loop reads the signals when it is ready to act on them.
+"""The signals of Headway's own processes, and `Signals`, the only module that uses the wake-up
+descriptor of a process (`signal.set_wakeup_fd`).
 """
 
 from __future__ import annotations
 
+import os
+import select
 import signal
-import socket
+from collections.abc import Collection
+from contextlib import suppress
 from types import TracebackType
+from typing import Any, ClassVar
 
 WATCHED = (
     signal.SIGTERM,
@@ -45,17 +47,54 @@ def ignore(*numbers: signal.Signals) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+# A byte on the pipe that is no signal's number.
+NO_SIGNAL = 0
+
+
 class Signals:
-    """While entered, signals of `WATCHED` only make `fileno()` readable, and those of `IGNORED`
-    have no effect."""
+    """Turns signals into bytes on a pipe, which a loop can poll. For the main thread.
+
+    CPython runs signal handlers between bytecodes of the main thread. If a signal arrives just as
+    that thread begins to wait, its handler does not run until the wait is over. The wake-up
+    descriptor, here the pipe, is written immediately, in whichever thread the signal arrives.
+
+    From `begin` to `end`, each signal with a handler in Python makes `fileno()` readable. Signals
+    of `watched` have no other effect, and those of `ignored` have none. A process has one wake-up
+    descriptor, and whoever replaces it takes the signals from whoever waits for them, so `begin`
+    raises `RuntimeError` if another `Signals` of the process has it.
+    """
+
+    # The process in which a `Signals` has the descriptor, and the descriptor.
+    _owned: ClassVar[tuple[int, int] | None] = None
+
+    def __init__(
+        self, watched: Collection[int] = (), ignored: Collection[signal.Signals] = ()
+    ) -> None:
+        self._watched = watched
+        self._ignored = ignored
+
+    def begin(self) -> None:
+        self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._former_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        if (os.getpid(), self._former_fd) == Signals._owned:
+            signal.set_wakeup_fd(self._former_fd)
+            self._close()
+            raise RuntimeError("another part of Headway handles the signals of this process")
+        Signals._owned = (os.getpid(), self._write_fd)
+        self._former: dict[int, Any] = {
+            number: signal.signal(number, lambda *_: None) for number in self._watched
+        }
+        self._former |= {number: signal.signal(number, signal.SIG_IGN) for number in self._ignored}
+
+    def end(self) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._former_fd)
+        Signals._owned = None
+        self._close()
 
     def __enter__(self) -> Signals:
-        self._ours, self._theirs = socket.socketpair()
-        for end in (self._ours, self._theirs):
-            end.setblocking(False)
-        self._former_fd = signal.set_wakeup_fd(self._theirs.fileno(), warn_on_full_buffer=False)
-        self._former = {number: signal.signal(number, lambda *_: None) for number in WATCHED}
-        self._former |= {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
+        self.begin()
         return self
 
     def __exit__(
@@ -64,21 +103,45 @@ class Signals:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._former_fd)
-        self._ours.close()
-        self._theirs.close()
+        self.end()
+
+    @staticmethod
+    def forget() -> None:
+        """For a forked child: the pipe is its parent's."""
+        signal.set_wakeup_fd(-1)
 
     def fileno(self) -> int:
-        return self._ours.fileno()
+        return self._read_fd
 
     def read(self) -> list[int]:
         """The signals since the last call, in order, each once."""
         found: dict[int, None] = {}
         try:
-            while data := self._ours.recv(4096):
+            while data := os.read(self._read_fd, 4096):
                 found |= dict.fromkeys(data)
         except BlockingIOError:
             pass
+        found.pop(NO_SIGNAL, None)
         return list(found)
+
+    def wait(self) -> list[int]:
+        """Waits for a signal or `wake`, and reads."""
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        poll.poll()
+        return self.read()
+
+    def wait_for_watched(self) -> None:
+        """Waits for a signal of `watched`. A handler of another signal is not what ends this."""
+        while not set(self._watched) & set(self.wait()):
+            pass
+
+    def wake(self) -> None:
+        """Ends a `wait`. For any thread."""
+        # A pipe that is full wakes its reader too.
+        with suppress(BlockingIOError):
+            os.write(self._write_fd, bytes([NO_SIGNAL]))
+
+    def _close(self) -> None:
+        os.close(self._read_fd)
+        os.close(self._write_fd)

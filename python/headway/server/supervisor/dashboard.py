@@ -10,6 +10,7 @@ single thread uses this module.
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -20,15 +21,17 @@ from dataclasses import replace
 from headway.address import Address
 from headway.server import free_threading
 from headway.server.settings import ServerSettings
-from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS
+from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS, Signals
 from headway.server.stderr import say
 from headway.server.supervisor.process import End
 from headway.server.system import System
 
 # As in `process.PROGRAM`, imports do not search the current directory, and `ps` shows the string.
+# The kernel sends the signal only if the server ends later than this process asks for it.
 PROGRAM = (
-    "'headway serve: dashboard'; import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+    "'headway serve: dashboard'; import os, sys; sys.path[:1] == [''] and sys.path.pop(0); "
     f"from headway import _native; _native.process_end_with_parent({RECORDERS_END:d}); "
+    "os.getppid() == {parent} or sys.exit(); "
     "from headway.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 FIRST_DELAY_S = 1.0
@@ -54,8 +57,14 @@ class Dashboard:
         self.path = path
         self._pid = 0
         self._delay_s = FIRST_DELAY_S
-        # When to restart the recorder, by the system's clock; `None` if no restart is due.
+        self._has_been_stopped = False
+        # When to restart the recorder or, after `stop`, to kill it, by the system's clock; `None`
+        # if neither is due.
         self.deadline: float | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._pid != 0
 
     def heard_by(self, settings: ServerSettings) -> ServerSettings:
         """Returns the settings with this recorder's socket as `telemetry`."""
@@ -70,25 +79,28 @@ class Dashboard:
             options += ["--socket-mode", "0666"]
         python = sys.executable
         flags = free_threading.other_flags()
+        program = PROGRAM.format(parent=os.getpid())
         try:
             self._pid = self._system.posix_spawn(
                 python,
-                [python, *flags, "-c", PROGRAM, "telemetry", *options],
+                [python, *flags, "-c", program, "telemetry", *options],
                 os.environ,
-                # The recorder never unblocks these signals: a signal to the whole process group
-                # is for the supervisor, which ends the recorder last.
-                setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM),
+                # A signal to the whole process group is for the supervisor, which ends the recorder
+                # last. So the recorder unblocks only that signal, once it can handle it.
+                setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM, RECORDERS_END),
                 setsigdef=IGNORED,
             )
         except OSError as error:
-            say(f"the dashboard cannot be started: {error}")
-            self._retry()
+            say(f"the dashboard cannot be started: {error}; the next attempt is {self._retry()}")
 
-    def wait_until_it_listens(self) -> None:
+    def wait_until_it_listens(self, signals: Signals) -> None:
         """Waits up to `START_TIMEOUT_S` until the recorder listens, so that it receives the reports
-        of the first processes. The limit is short because serving matters more."""
+        of the first processes. The limit is short because serving matters more. A signal ends the
+        wait, and is left to the caller."""
         end = self._system.monotonic() + START_TIMEOUT_S
-        while self._pid and self._system.monotonic() < end:
+        arrived = select.poll()
+        arrived.register(signals, select.POLLIN)
+        while self._pid and self._system.monotonic() < end and not arrived.poll(0):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
                 if ours.connect_ex(self.path) == 0:
                     return
@@ -96,48 +108,59 @@ class Dashboard:
             self._system.sleep(0.01)
 
     def tend(self, *, is_stopping: bool = False) -> None:
-        """Reaps the recorder if it has ended, and restarts it when a restart is due, unless the
-        server stops. Must be called before `Children.reap`, which reaps any child."""
+        """Reaps the recorder if it has ended, and restarts or kills it when that is due, but does
+        not restart it while the server stops. Must be called before `Children.reap`, which reaps
+        any child."""
+        is_due = self.deadline is not None and self._system.monotonic() >= self.deadline
         if self._pid:
             status = self._status()
             if status is not None:
                 self._pid = 0
-                self._note_end(End.from_status(status), is_stopping)
+                self.deadline = None
+                if not self._has_been_stopped or status != 0:
+                    self._note_end(End.from_status(status), is_stopping)
+            elif is_due:
+                say(f"the dashboard has not ended after {STOP_TIMEOUT_S:g} s and is killed")
+                self.kill()
         elif is_stopping:
             self.deadline = None
-        elif self.deadline is not None and self._system.monotonic() >= self.deadline:
+        elif is_due:
             self.start()
 
     def stop(self) -> None:
-        """Ends the recorder and waits up to `STOP_TIMEOUT_S` until it has written everything, then
-        kills it. To be called when no process reports any more."""
-        if self._pid and self._status() is None:
+        """Has the recorder write everything and end. `tend` kills it after `STOP_TIMEOUT_S`. To be
+        called when no process reports any more."""
+        self.tend(is_stopping=True)
+        self._has_been_stopped = True
+        if self._pid:
             self._system.kill(self._pid, RECORDERS_END)
-            end = self._system.monotonic() + STOP_TIMEOUT_S
-            while self._status() is None:
-                if self._system.monotonic() >= end:
-                    self._system.kill(self._pid, signal.SIGKILL)
-                    self._system.waitpid(self._pid, 0)
-                    break
-                self._system.sleep(0.01)
-        self._pid = 0
+            self.deadline = self._system.monotonic() + STOP_TIMEOUT_S
+
+    def kill(self) -> None:
+        """Kills the recorder after `stop`; has no effect before."""
+        if self._pid and self._has_been_stopped:
+            self._system.kill(self._pid, signal.SIGKILL)
+            self.deadline = None
+
+    def close(self) -> None:
+        """Removes the socket's directory."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _note_end(self, end: End, is_stopping: bool) -> None:
         if end.exit_code == 2:
             # The recorder has logged the reason. A restart would fail for the same reason.
-            say("the dashboard is not there; the server goes on without")
-            return
-        if is_stopping:
-            say(f"the dashboard {end}; what is told from here on is lost")
-            return
-        say(f"the dashboard {end}; it starts again in {self._delay_s:g} s")
-        self._retry()
+            say("the dashboard cannot run; the server goes on without it")
+        elif is_stopping:
+            say(f"the dashboard {end}; the last reports may be missing from its store")
+        else:
+            say(f"the dashboard {end}; it starts again {self._retry()}")
 
-    def _retry(self) -> None:
-        self.deadline = self._system.monotonic() + self._delay_s
-        self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
+    def _retry(self) -> str:
+        """Plans a restart. Returns when it is, for the log."""
+        delay_s, self._delay_s = self._delay_s, min(self._delay_s * 2, LONGEST_DELAY_S)
+        self.deadline = self._system.monotonic() + delay_s
+        return f"in {delay_s:g} s"
 
     def _status(self) -> int | None:
         """The recorder's wait status if it has ended, or `None` while it runs. If it was already

@@ -21,7 +21,7 @@ from headway.errors import CommandError, Error
 from headway.server.control import Message
 from headway.server.poll_timeout import patience_ms
 from headway.server.settings import ServerSettings
-from headway.server.signals import ONE_SIGNAL_S, Signals
+from headway.server.signals import IGNORED, ONE_SIGNAL_S, WATCHED, Signals
 from headway.server.stderr import say
 from headway.server.supervisor.children import Children
 from headway.server.supervisor.deaths import Deaths
@@ -57,7 +57,7 @@ def supervise(
     `CommandError` if serving cannot begin."""
     listeners = Listeners(inherited)
     system = System()
-    with Signals() as signals, ExitStack() as stack:
+    with Signals(WATCHED, IGNORED) as signals, ExitStack() as stack:
         if settings.error_log is not None:
             reread = stack.enter_context(ErrorLog(settings.error_log)).opened_anew(reread)
         watcher = None
@@ -86,7 +86,7 @@ def supervise(
             dashboard = Dashboard(
                 settings.dashboard_http, settings.dashboard_store, settings.telemetry, system
             )
-            stack.callback(dashboard.stop)
+            stack.callback(dashboard.close)
         supervisor = Supervisor(
             read_again, listeners, signals, watcher, status_socket, dashboard, system
         )
@@ -142,7 +142,7 @@ class Supervisor:
         """Starts the first generation. Raises `CommandError`."""
         if self._dashboard is not None:
             self._dashboard.start()
-            self._dashboard.wait_until_it_listens()
+            self._dashboard.wait_until_it_listens(self._signals)
         self._succession.begin(self._reported(settings))
 
     def is_over(self) -> bool:
@@ -159,10 +159,25 @@ class Supervisor:
             self._inquiry.answer(self._describe())
 
     def end(self) -> None:
-        """Kills the processes that are left and closes the sockets."""
+        """Kills the processes that are left, closes the sockets, and ends the recorder, which has
+        all reports by now."""
         self._tuning.end("the server stops")
         self._children.kill()
         self._listeners.shut_down()
+        if self._dashboard is not None:
+            self._end_dashboard(self._dashboard)
+
+    def _end_dashboard(self, dashboard: Dashboard) -> None:
+        dashboard.stop()
+        poll = select.poll()
+        poll.register(self._signals, select.POLLIN)
+        while dashboard.is_running:
+            deadlines = () if dashboard.deadline is None else (dashboard.deadline,)
+            self._system.poll(poll, patience_ms(deadlines, self._system.monotonic()))
+            for number in self._signals.read():
+                if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+                    self._obey(signal.Signals(number))
+            dashboard.tend(is_stopping=True)
 
     def exit_status(self) -> int:
         """The exit status: 1 if the shutdown cut off requests, else 0. Raises `CommandError` if
@@ -322,6 +337,8 @@ class Supervisor:
             say(f"{number.name}: all processes are killed")
             self._succession.stop()
         self._children.kill()
+        if self._dashboard is not None:
+            self._dashboard.kill()
 
     def _reload(self, cause: str, reason: str) -> None:
         """Reads the configuration again and starts a generation for it. The processes of the

@@ -9,6 +9,8 @@ import signal
 import threading
 from collections.abc import Iterable
 
+from headway.server.signals import Signals
+
 END = (signal.SIGTERM,)
 
 _thread = threading.local()
@@ -30,7 +32,7 @@ def _release() -> None:
 
 
 def _forget() -> None:
-    signal.set_wakeup_fd(-1)
+    Signals.forget()
     for number in END:
         signal.signal(number, signal.SIG_DFL)
     _release()

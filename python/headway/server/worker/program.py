@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from headway.server import identity
 from headway.server.binding import Listener, bind
 from headway.server.free_threading import gil_enabled, refuse_other_mode
 from headway.server.settings import ProcessGroup, Telemetry, Tls
-from headway.server.signals import ONE_SIGNAL_S
+from headway.server.signals import ONE_SIGNAL_S, Signals
 from headway.server.socket_file import SocketFile
 from headway.server.stderr import tell
 from headway.server.system import Clock
@@ -36,6 +36,9 @@ from headway.server.worker.worker import install_meter
 DEFAULTS = ProcessGroup()
 # The reported reason, whether a signal or the program stops the server.
 STOP_REASON = "shutdown_signal"
+# Calls its first argument, which begins to serve, and returns the result of its second, which ends
+# that, when it is time.
+Run = Callable[[Callable[[], None], Callable[[], int]], int]
 
 
 def say_where(address: str) -> None:
@@ -107,69 +110,79 @@ def serve(
     )
     if isinstance(telemetry, str):
         telemetry = Telemetry(_target(telemetry))
-    with (
-        told(_tell_undeclared),
-        _listening(group) as listeners,
-        _metered(group),
-        _switch_interval(group),
-    ):
-        return _serve(application, group, listeners, telemetry, announce, stop)
+
+    def run(begin: Callable[[], None], end: Callable[[], int]) -> int:
+        if threading.current_thread() is threading.main_thread():
+            return _run_until_signal(begin, end, stop)
+        begin()
+        (stop or threading.Event()).wait()
+        return end()
+
+    return _serve(run, application, group, telemetry, announce)
+
+
+def serve_while(
+    wait: Callable[[], object],
+    application: Application,
+    group: ProcessGroup,
+    announce: Callable[[str], object],
+    option: str,
+) -> int:
+    """Does the same as `serve` until `wait` returns, and leaves signals to the caller. `option`
+    names the option that gave the addresses."""
+
+    def run(begin: Callable[[], None], end: Callable[[], int]) -> int:
+        begin()
+        wait()
+        return end()
+
+    return _serve(run, application, group, None, announce, option)
 
 
 def _serve(
+    run: Run,
     application: Application,
     group: ProcessGroup,
-    listeners: list[Listener],
     telemetry: Telemetry | None,
     announce: Callable[[str], object],
-    stop: threading.Event | None,
+    option: str = "--bind",
 ) -> int:
-    is_main = threading.current_thread() is threading.main_thread()
-    limits = native_limits(group, -1) if is_main else NO_LIMITS
-    server = Server(
-        application,
-        listeners,
-        group,
-        log_fd=open_log(group),
-        limits=limits | slow_requests(telemetry),
-        reported=telemetry is not None,
-    )
-    with _reporting(server, group, telemetry) as reporter:
-        return _serve_until_stopped(server, group, listeners, reporter, announce, stop, is_main)
+    with (
+        told(_tell_undeclared),
+        _listening(group, option) as listeners,
+        _metered(group),
+        _switch_interval(group),
+    ):
+        is_main = threading.current_thread() is threading.main_thread()
+        limits = native_limits(group, -1) if is_main else NO_LIMITS
+        server = Server(
+            application,
+            listeners,
+            group,
+            log_fd=open_log(group),
+            limits=limits | slow_requests(telemetry),
+            reported=telemetry is not None,
+        )
+        with _reporting(server, group, telemetry) as reporter:
 
+            def begin() -> None:
+                scheme = "https" if group.tls else "http"
+                for _, address in listeners:
+                    announce(str(address) if address.path is not None else f"{scheme}://{address}")
+                server.start()
 
-def _serve_until_stopped(
-    server: Server,
-    group: ProcessGroup,
-    listeners: list[Listener],
-    reporter: Reporter | None,
-    announce: Callable[[str], object],
-    stop: threading.Event | None,
-    is_main: bool,
-) -> int:
+            def end() -> int:
+                if reporter is not None:
+                    reporter.stopping(STOP_REASON)
+                server.stop()
+                left = server.join(group.graceful_timeout_s)
+                if not left:
+                    server.end_interrupter()
+                if reporter is not None:
+                    reporter.stop(STOP_REASON, graceful=not left)
+                return left
 
-    def begin() -> None:
-        scheme = "https" if group.tls else "http"
-        for _, address in listeners:
-            announce(str(address) if address.path is not None else f"{scheme}://{address}")
-        server.start()
-
-    def end() -> int:
-        if reporter is not None:
-            reporter.stopping(STOP_REASON)
-        server.stop()
-        left = server.join(group.graceful_timeout_s)
-        if not left:
-            server.end_interrupter()
-        if reporter is not None:
-            reporter.stop(STOP_REASON, graceful=not left)
-        return left
-
-    if is_main:
-        return _run_until_signal(begin, end, stop)
-    begin()
-    (stop or threading.Event()).wait()
-    return end()
+            return run(begin, end)
 
 
 def _run_until_signal(
@@ -181,12 +194,6 @@ def _run_until_signal(
     """Calls `begin`, waits for SIGINT, SIGTERM or the event, and returns the result of `end`. A
     signal more than ONE_SIGNAL_S after the first, or a signal after the event, has its former
     effect."""
-    # CPython runs handlers between bytecodes of the main thread. If a signal arrives just before
-    # the read below, its handler does not run until the read returns. The wakeup descriptor is
-    # written immediately.
-    read_fd, write_fd = os.pipe()
-    os.set_blocking(write_fd, False)
-    former_fd = signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
     former: dict[signal.Signals, Any] = {}
     first_at: float | None = None
 
@@ -207,44 +214,40 @@ def _run_until_signal(
     def is_over() -> bool:
         return first_at is not None or (stop is not None and stop.is_set())
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        former[number] = signal.signal(number, heed)
-    try:
-        begin()
-        with _written_when_set(stop, write_fd):
-            # Other signals of the program bring bytes too.
-            while not is_over():
-                os.read(read_fd, 4096)
-        if first_at is None:
+    with Signals() as signals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            former[number] = signal.signal(number, heed)
+        try:
+            begin()
+            with _woken_when_set(stop, signals):
+                # Other signals of the program end the wait too.
+                while not is_over():
+                    signals.wait()
+            if first_at is None:
+                restore()
+            return end()
+        finally:
             restore()
-        return end()
-    finally:
-        restore()
-        signal.set_wakeup_fd(former_fd)
-        os.close(read_fd)
-        os.close(write_fd)
 
 
 @contextmanager
-def _written_when_set(stop: threading.Event | None, fd: int) -> Iterator[None]:
-    """Writes a byte to `fd` when the event is set, and sets the event at the end."""
+def _woken_when_set(stop: threading.Event | None, signals: Signals) -> Iterator[None]:
+    """Calls `signals.wake` when the event is set, and sets the event at the end."""
     if stop is None:
         yield
         return
-    waiter = threading.Thread(target=_write_when_set, args=(stop, fd))
+
+    def wake() -> None:
+        stop.wait()
+        signals.wake()
+
+    waiter = threading.Thread(target=wake)
     waiter.start()
     try:
         yield
     finally:
         stop.set()
         waiter.join()
-
-
-def _write_when_set(stop: threading.Event, fd: int) -> None:
-    stop.wait()
-    # A pipe that is full wakes its reader too.
-    with suppress(BlockingIOError):
-        os.write(fd, b"!")
 
 
 def _tell_undeclared(name: str) -> None:
@@ -256,12 +259,12 @@ def _tell_undeclared(name: str) -> None:
 
 
 @contextmanager
-def _listening(group: ProcessGroup) -> Iterator[list[Listener]]:
+def _listening(group: ProcessGroup, option: str) -> Iterator[list[Listener]]:
     with ExitStack() as stack:
         listeners = []
         access = identity.socket_access(group)
         for address in group.binds:
-            listener = bind(address, group.listen_backlog, access)
+            listener = bind(address, group.listen_backlog, access, option)
             stack.callback(listener.socket.close)
             if address.path is not None:
                 stack.callback(SocketFile(address.path).remove)

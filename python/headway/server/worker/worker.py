@@ -27,7 +27,7 @@ from headway.server.binding import Listener
 from headway.server.control import Control, Gone
 from headway.server.poll_timeout import patience_ms
 from headway.server.settings import DEFAULT_POLICY, ProcessGroup
-from headway.server.signals import TERMINALS_SIGNALS
+from headway.server.signals import TERMINALS_SIGNALS, Signals
 from headway.server.stderr import say, tell
 from headway.server.task import Task
 from headway.server.worker import closing_table, reporting, trial
@@ -109,6 +109,7 @@ class Worker:
         # Signal handlers and the last thread to end write bytes to this pipe. A handler may
         # interrupt its own thread anywhere, also where it holds a lock.
         self._read_fd, self._write_fd = os.pipe()
+        self._signals = Signals()
         self._drain_s = drain_s(group)
         self._has_supervisor = True
         self._has_sigterm = False
@@ -191,10 +192,7 @@ class Worker:
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGXCPU, self._tell_cpu_limit)
         # A signal may reach any thread, and then does not interrupt the main thread's poll.
-        self._signal_fd, write_fd = os.pipe()
-        os.set_blocking(self._signal_fd, False)
-        os.set_blocking(write_fd, False)
-        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        self._signals.begin()
         leave_signals_to_forks()
 
     def _stop_on_signal(self, *_: object) -> None:
@@ -218,13 +216,13 @@ class Worker:
         while True:
             poll = select.poll()
             poll.register(self._read_fd, select.POLLIN)
-            poll.register(self._signal_fd, select.POLLIN)
+            poll.register(self._signals, select.POLLIN)
             if self._has_supervisor:
                 poll.register(self._control, select.POLLIN)
             ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines(), time.monotonic()))]
-            if self._signal_fd in ready:
+            if self._signals.fileno() in ready:
                 # The signal's handler has run by now, or runs before the next instruction.
-                os.read(self._signal_fd, 4096)
+                self._signals.read()
                 continue
             if self._read_fd in ready:
                 return os.read(self._read_fd, 1)
