@@ -6,10 +6,12 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -285,6 +287,88 @@ def test_a_second_signal_does_not_wait_for_one_that_hangs(tmp_path: Path) -> Non
         assert server.stop(signal.SIGTERM) == -signal.SIGTERM
     assert not is_alive(recorder)
     assert "was ended by SIGKILL; the last reports may be missing" in server.stderr
+
+
+# Only the server's processes report to it
+
+
+def private_socket(server: Served) -> Path:
+    """The socket as the recorder's command line and /proc/net/unix show it to everybody."""
+    arguments = Path(f"/proc/{recorder_of(server)}/cmdline").read_text().split("\0")
+    path = arguments[arguments.index("--listen") + 1].removeprefix("unix:")
+    assert path in Path("/proc/net/unix").read_text()
+    return Path(path)
+
+
+def test_its_folder_is_gone_at_the_end(tmp_path: Path) -> None:
+    with start(tmp_path) as server:
+        site_of(server)
+        folder = private_socket(server).parent.parent
+        assert folder.is_dir()
+    assert "the dashboard" not in server.stderr
+    assert not folder.exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("preload", [(), ("--preload",)])
+def test_only_the_servers_processes_can_report_to_it(
+    tmp_path: Path, preload: tuple[str, ...]
+) -> None:
+    # Everything above the application must let the user pass.
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o755)
+        shutil.copy(APPS / "processes.py", directory)
+        options = ("--app-dir", directory, "--user", "nobody", *preload)
+        with start(tmp_path, *options) as server:
+            site = site_of(server)
+            send = (
+                "import socket, sys\n"
+                "with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:\n"
+                "    own.sendto(b'forged', sys.argv[1])\n"
+            )
+            # A Python that every user can run.
+            command = ["/usr/bin/python3", "-c", send, str(private_socket(server))]
+            for user in (12345, "nobody"):
+                forger = subprocess.run(command, user=user, capture_output=True, text=True)
+                assert "PermissionError: [Errno 13]" in forger.stderr
+            assert server.get("/pid").status == 200
+
+            def served() -> int:
+                found: int = ask(site, "summary?from=-60&group=main")["summary"]["requests"]
+                return found
+
+            wait_until(lambda: served() == 1, server)
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_for("generation 2 serves, 1 retires")
+            assert server.get("/pid").status == 200
+            wait_until(lambda: served() == 2, server)
+            os.kill(recorder_of(server), signal.SIGKILL)
+            wait_until(lambda: server.stderr.count("showing at") == 2, server)
+            site = re.findall(r"showing at (http://[\d.:]+)", server.stderr)[1]
+            # The former one may not have stored the last request.
+            stored = served()
+            worker = int(server.get("/pid").body)
+            wait_until(lambda: served() == stored + 1, server)
+            # And its crash is reported for it.
+            os.kill(worker, signal.SIGKILL)
+            wait_until(
+                lambda: (
+                    "killed by SIGKILL"
+                    in [each.get("death") for each in ask(site, "lifecycle?from=-60")["events"]]
+                ),
+                server,
+            )
+
+
+def test_programs_of_the_application_do_not_inherit_the_way_to_it(tmp_path: Path) -> None:
+    with start(tmp_path) as server:
+        site_of(server)
+        folder = str(private_socket(server).parent)
+        worker = Path("/proc") / server.get("/pid").body.decode()
+        (fd,) = [each.name for each in (worker / "fd").iterdir() if os.readlink(each) == folder]
+        flags = re.search(r"flags:\s*([0-7]+)", (worker / "fdinfo" / fd).read_text())
+        assert flags is not None
+        assert int(flags[1], 8) & os.O_CLOEXEC
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8888", "example.org:1", "127.0.0.1"])

@@ -212,6 +212,8 @@ class Telemetry:
     slow_requests_s: float = 0.0
     # Report the User-Agent of such requests, too.
     capture_user_agent: bool = False
+    # The descriptor that `path` begins with, as /proc/self/fd/N. Processes inherit it.
+    fd: int | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ class ServerSettings:
     pid_file: str | None = None
     # The fields of `Telemetry`; without a socket there is no telemetry.
     telemetry: str | None = None
+    telemetry_fd: int | None = None
     telemetry_interval_s: float = DEFAULT_INTERVAL_S
     slow_requests_s: float = 0.0
     capture_user_agent: bool = False
@@ -250,4 +253,5 @@ class ServerSettings:
             self.telemetry_interval_s,
             self.slow_requests_s,
             self.capture_user_agent,
+            self.telemetry_fd,
         )

@@ -31,6 +31,13 @@ class Task:
     directory: str | None = None
     telemetry: Telemetry | None = None
 
+    def inherited(self) -> list[int]:
+        """The descriptors that the process inherits besides its control socket."""
+        fds = [fd for fd, _ in self.listeners]
+        if self.telemetry is not None and self.telemetry.fd is not None:
+            fds.append(self.telemetry.fd)
+        return fds
+
     def to_message(self) -> Message:
         # The process gets the environment directly. It may be large, so the task does not repeat
         # it.

@@ -19,6 +19,7 @@ import tempfile
 from dataclasses import replace
 
 from headway.address import Address
+from headway.errors import CommandError, reason_of
 from headway.server import free_threading
 from headway.server.settings import ServerSettings
 from headway.server.signals import IGNORED, RECORDERS_END, SUPERVISORS_SIGNALS, Signals
@@ -40,21 +41,44 @@ START_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
 
 
+class Folder:
+    """A directory for a socket that any process can reach that inherits `fd`, whoever its user is,
+    and no other process of another user.
+
+    The name of the socket is no secret, since `ps` and /proc/net/unix show it. So the way by name
+    leads through a directory of the server's user. Only the way by descriptor does not."""
+
+    def __init__(self) -> None:
+        """Raises `CommandError`."""
+        try:
+            self._outer = tempfile.mkdtemp(prefix="headway-")
+        except OSError as error:
+            where = "a temporary directory for the socket of its recorder"
+            raise CommandError(f"--dashboard: {where}: {reason_of(error)}") from None
+        self.inner = f"{self._outer}/open"
+        os.mkdir(self.inner)
+        os.chmod(self.inner, 0o711)
+        self.fd = os.open(self.inner, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def remove(self) -> None:
+        os.close(self.fd)
+        shutil.rmtree(self._outer, ignore_errors=True)
+
+
 class Dashboard:
     def __init__(self, http: Address, store: str | None, path: str | None, system: System) -> None:
-        """`path` is the socket that the processes report to; `None` creates one in a temporary
-        directory."""
+        """`path` is the socket that the processes report to; `None` creates one that only this
+        server's processes and its user can reach. Raises `CommandError`."""
         self._system = system
         self._http = http
         self._store = store
         self._folder = None
+        # The socket as the recorder names it, and as this process and its workers do.
+        self._listen = self.path = path or ""
         if path is None:
-            # Workers of other users must be able to connect. Others cannot list the directory,
-            # and its name cannot be guessed.
-            self._folder = tempfile.mkdtemp(prefix="headway-")
-            os.chmod(self._folder, 0o711)
-            path = f"{self._folder}/telemetry"
-        self.path = path
+            self._folder = Folder()
+            self._listen = f"{self._folder.inner}/telemetry"
+            self.path = f"/proc/self/fd/{self._folder.fd}/telemetry"
         self._pid = 0
         self._delay_s = FIRST_DELAY_S
         self._has_been_stopped = False
@@ -68,14 +92,16 @@ class Dashboard:
 
     def heard_by(self, settings: ServerSettings) -> ServerSettings:
         """Returns the settings with this recorder's socket as `telemetry`."""
-        return replace(settings, telemetry=self.path)
+        fd = None if self._folder is None else self._folder.fd
+        return replace(settings, telemetry=self.path, telemetry_fd=fd)
 
     def start(self) -> None:
         self.deadline = None
-        options = ["--listen", f"unix:{self.path}", "--http", str(self._http)]
+        options = ["--listen", f"unix:{self._listen}", "--http", str(self._http)]
         if self._store is not None:
             options += ["--store", self._store]
         if self._folder is not None:
+            # Workers may have other users.
             options += ["--socket-mode", "0666"]
         python = sys.executable
         flags = free_threading.other_flags()
@@ -145,7 +171,7 @@ class Dashboard:
     def close(self) -> None:
         """Removes the socket's directory."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     def _note_end(self, end: End, is_stopping: bool) -> None:
         if end.exit_code == 2:

@@ -188,7 +188,7 @@ def spawn(
         # The workers that a template forks share its command line, so it has no number.
         place = "" if task.is_template else f", process {number}"
         program = PROGRAM.format(name=f"headway serve: group {group.name}{place}")
-        fds = [theirs.fileno(), *(fd for fd, _ in task.listeners)]
+        fds = [theirs.fileno(), *task.inherited()]
         process.pid = system.posix_spawn(
             python,
             [python, *flags, "-c", program, str(theirs.fileno())],

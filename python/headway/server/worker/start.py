@@ -47,7 +47,7 @@ def main() -> None:
         sys.exit(1)
     assert message is not None, "the supervisor's first message is the task"
     task = Task.from_message(message)
-    for fd, _ in task.listeners:
+    for fd in task.inherited():
         os.set_inheritable(fd, False)
     try:
         log_fd, tls = open_log(task.group), read_tls(task.group)
