@@ -239,6 +239,28 @@ def test_a_signal_that_arrives_just_before_the_wait_ends_it() -> None:
     assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
+FORKS = """
+import os, signal
+from headway.server.worker import program
+
+def begin():
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    signal.raise_signal(signal.SIGTERM)
+
+print(program._run_until_signal(begin, lambda: 7, None))
+"""
+
+
+def test_a_signal_to_a_forked_child_has_its_former_effect() -> None:
+    """As multiprocessing expects of its processes."""
+    done = python("-c", FORKS, timeout=TIMEOUT_S)
+    assert (done.returncode, done.stdout) == (0, "-15\n7\n"), done.stderr
+
+
 class Ended:
     """A run of `program._run_until_signal` in this process, whose SIGTERM counts calls."""
 

@@ -192,8 +192,9 @@ def _run_until_signal(
     clock: Clock = time.monotonic,
 ) -> int:
     """Calls `begin`, waits for SIGINT, SIGTERM or the event, and returns the result of `end`. A
-    signal more than ONE_SIGNAL_S after the first, or a signal after the event, has its former
-    effect."""
+    signal more than ONE_SIGNAL_S after the first, a signal after the event, or a signal to a forked
+    child has its former effect."""
+    own_pid = os.getpid()
     former: dict[signal.Signals, Any] = {}
     first_at: float | None = None
 
@@ -205,11 +206,14 @@ def _run_until_signal(
 
     def heed(number: int, _: object) -> None:
         nonlocal first_at
-        if first_at is None:
-            first_at = clock()
-        elif clock() - first_at > ONE_SIGNAL_S:
-            restore()
-            signal.raise_signal(signal.Signals(number))
+        if os.getpid() == own_pid:
+            if first_at is None:
+                first_at = clock()
+                return
+            if clock() - first_at <= ONE_SIGNAL_S:
+                return
+        restore()
+        signal.raise_signal(signal.Signals(number))
 
     def is_over() -> bool:
         return first_at is not None or (stop is not None and stop.is_set())
