@@ -300,11 +300,16 @@ def private_socket(server: Served) -> Path:
     return Path(path)
 
 
-def test_its_folder_is_gone_at_the_end(tmp_path: Path) -> None:
-    with start(tmp_path) as server:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_its_folder_is_gone_at_the_end(tmp_path: Path, number: signal.Signals) -> None:
+    server = start(tmp_path)
+    try:
         site_of(server)
-        folder = private_socket(server).parent.parent
+        recorder, folder = recorder_of(server), private_socket(server).parent.parent
         assert folder.is_dir()
+    finally:
+        server.stop(number)
+    wait_until(lambda: not is_alive(recorder), server)
     assert "the dashboard" not in server.stderr
     assert not folder.exists()
 

@@ -28,12 +28,14 @@ from headway.server.supervisor.process import End
 from headway.server.system import System
 
 # As in `process.PROGRAM`, imports do not search the current directory, and `ps` shows the string.
-# The kernel sends the signal only if the server ends later than this process asks for it.
+# The kernel sends the signal only if the server ends later than this process asks for it. A server
+# that was killed has left the socket's directory.
 PROGRAM = (
     "'headway serve: dashboard'; import os, sys; sys.path[:1] == [''] and sys.path.pop(0); "
     f"from headway import _native; _native.process_end_with_parent({RECORDERS_END:d}); "
     "os.getppid() == {parent} or sys.exit(); "
-    "from headway.cli import main; sys.exit(main(sys.argv[1:]))"
+    "from headway.cli import main; status = main(sys.argv[1:]); "
+    "os.getppid() == {parent} or [os.rmdir(each) for each in {folders}]; sys.exit(status)"
 )
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 60.0
@@ -51,18 +53,18 @@ class Folder:
     def __init__(self) -> None:
         """Raises `CommandError`."""
         try:
-            self._outer = tempfile.mkdtemp(prefix="headway-")
+            self.outer = tempfile.mkdtemp(prefix="headway-")
         except OSError as error:
             where = "a temporary directory for the socket of its recorder"
             raise CommandError(f"--dashboard: {where}: {reason_of(error)}") from None
-        self.inner = f"{self._outer}/open"
+        self.inner = f"{self.outer}/open"
         os.mkdir(self.inner)
         os.chmod(self.inner, 0o711)
         self.fd = os.open(self.inner, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def remove(self) -> None:
         os.close(self.fd)
-        shutil.rmtree(self._outer, ignore_errors=True)
+        shutil.rmtree(self.outer, ignore_errors=True)
 
 
 class Dashboard:
@@ -105,7 +107,8 @@ class Dashboard:
             options += ["--socket-mode", "0666"]
         python = sys.executable
         flags = free_threading.other_flags()
-        program = PROGRAM.format(parent=os.getpid())
+        folders = () if self._folder is None else (self._folder.inner, self._folder.outer)
+        program = PROGRAM.format(parent=os.getpid(), folders=folders)
         try:
             self._pid = self._system.posix_spawn(
                 python,
