@@ -14,6 +14,7 @@ from headway.commands import policy_flags
 from headway.errors import CommandError, reason_of
 from headway.server.config import check, start_directory
 from headway.server.config.apache.file import read_apache
+from headway.server.config.apache.unenforced import FLAG
 from headway.server.config.configuration import Draft, put_over
 from headway.server.config.files import ConfigurationFiles
 from headway.server.config.flags import add_flags, read_flags
@@ -70,6 +71,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="read the configuration from a TOML file, or from an Apache file (.conf) with "
         "mod_wsgi's directives; flags override the values of its process group, if it has "
         "only one",
+    )
+    parser.add_argument(
+        FLAG,
+        metavar="DIRECTIVE",
+        action="append",
+        default=[],
+        help="with an Apache file: serve although headway serve does not enforce this directive, "
+        "or this section, such as 'Location /admin'; for what a proxy in front enforces; may be "
+        "given several times, and each start warns of it",
     )
     parser.add_argument(
         "--check",
@@ -149,20 +159,23 @@ def read_configuration(
     """The configuration from flags and file, with relative paths from `folder` on. `passed` has the
     addresses on which a service manager listens. Raises `CommandError` with exit code 2."""
     flags = read_flags(arguments, folder)
+    accepted: list[str] = arguments.accept_unenforced
     if arguments.config is None:
+        if accepted:
+            raise _without_apache_file(accepted)
         if not flags.groups[0].mounts:
             raise CommandError("APP is required, or --config FILE (see --help)", exit_code=2)
         return resolve(flags, passed)
     name = arguments.config
     if not start_directory.is_current(folder):
         name = os.path.join(folder, name)
-    draft = _read_file(name, files or ConfigurationFiles())
+    draft = _read_file(name, files or ConfigurationFiles(), accepted)
     return resolve(put_over(flags, draft, name), passed)
 
 
-def _read_file(path: str, files: ConfigurationFiles) -> Draft:
+def _read_file(path: str, files: ConfigurationFiles, accepted: list[str]) -> Draft:
     if path.endswith(".conf"):
-        return read_apache(path, files)
+        return read_apache(path, files, accepted)
     try:
         text = files.read(path)
     except OSError as error:
@@ -172,7 +185,17 @@ def _read_file(path: str, files: ConfigurationFiles) -> Draft:
         raise CommandError(
             f"--config {path}: byte {error.start} is not UTF-8", exit_code=2
         ) from None
-    return read_toml(path, text) if is_toml(path, text) else read_apache(path, files)
+    if not is_toml(path, text):
+        return read_apache(path, files, accepted)
+    if accepted:
+        raise _without_apache_file(accepted)
+    return read_toml(path, text)
+
+
+def _without_apache_file(accepted: list[str]) -> CommandError:
+    return CommandError(
+        f"{FLAG}: found {accepted[0]!r}; allowed: with an Apache file as --config", exit_code=2
+    )
 
 
 def is_toml(path: str, text: str) -> bool:

@@ -1,21 +1,26 @@
 """The contents of an Apache configuration, each directive with the hosts, process groups and
 interpreters that it applies to.
 
-Refuses directives in places in which mod_wsgi would refuse them. Directives that only httpd needs
-are kept apart.
+Refuses directives in places in which mod_wsgi would refuse them. Directives that Headway does not
+follow are kept apart, unless they are harmless.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from headway.errors import CommandError
 from headway.server.config.apache import core, other_directives, request_variables
+from headway.server.config.apache.access import ACCESS, is_open
 from headway.server.config.apache.daemon import Daemon, read_daemon
-from headway.server.config.apache.hosts import ACCESS, SCOPED, SCOPES, Host, find_scoped
+from headway.server.config.apache.harmless import is_harmless
+from headway.server.config.apache.hosts import SCOPED, Host
 from headway.server.config.apache.interpreters import CHILDREN, Interpreters
-from headway.server.config.apache.reading import ApacheReader
-from headway.server.config.apache.syntax import Directive
+from headway.server.config.apache.reading import CONDITIONS, ApacheReader, read_file
+from headway.server.config.apache.sections import SCOPES, Scoped
+from headway.server.config.apache.syntax import Directive, places
 from headway.server.config.apache.telemetry import TELEMETRY
 from headway.server.config.files import ConfigurationFiles
 
@@ -31,22 +36,20 @@ SERVER_ONLY = {
 OF_HOST = {
     *core.CORE,
     *("sslengine", "sslcertificatefile", "sslcertificatekeyfile"),
-    *("listen", "servername", "customlog"),
+    *("accessfilename", "customlog", "listen", "servername"),
     *("wsgidaemonprocess", "wsgiscriptalias", "wsgipythonhome", "wsgirestrictembedded"),
     *("wsgitrustedproxies", "wsgitrustedproxyheaders", "wsgiimportscript"),
     *TELEMETRY,
     *request_variables.KEYS,
 }
-OTHER = (
-    other_directives.REFUSED,
-    other_directives.WITHOUT_EFFECT,
-)
+# Headway reads these by the sections that they are in.
+BY_SECTION = {*SCOPED, *ACCESS, "allowoverride", "allowoverridelist", "options"}
 
 
 @dataclass
 class Contents:
-    """The contents of a configuration. `formats` has the formats of LogFormat by name. `skipped`
-    has the directives that only httpd needs, by name. `warnings` are in the order of the file."""
+    """The contents of a configuration. `formats` has the formats of LogFormat by name. `warnings`
+    are in the order of the file."""
 
     path: str
     server_root: str
@@ -55,79 +58,122 @@ class Contents:
     daemons: dict[str, Daemon] = field(default_factory=dict)
     interpreters: Interpreters = field(default_factory=Interpreters)
     formats: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, list[Directive]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def hosts(self) -> tuple[Host, ...]:
         return (self.main, *self.virtual_hosts)
 
-    def skip(self, directive: Directive) -> None:
-        self.skipped.setdefault(directive.shown, []).append(directive)
+    def script_handlers(self) -> Iterator[Directive]:
+        """The directives that make scripts of files without an alias."""
+        for host in self.hosts:
+            for directive, _ in host.unfollowed:
+                if directive.words[:1] == ["wsgi-script"]:
+                    yield directive
+
+    def scoped_in(self, host: Host) -> list[tuple[int, Scoped]]:
+        """The directives that apply in a host by their sections, each with the order in which httpd
+        merges the hosts."""
+        of_main = [(0, each) for each in self.main.scoped]
+        return of_main if host is self.main else of_main + [(1, each) for each in host.scoped]
+
+    @property
+    def access_file_names(self) -> list[str]:
+        """The names of the files that httpd reads beside the files that it serves."""
+        found = [
+            name
+            for host in self.hosts
+            for directive in host.directives
+            if directive.key == "accessfilename"
+            for name in directive.words
+        ]
+        return found or [".htaccess"]
 
 
 def read_contents(path: str, files: ConfigurationFiles) -> Contents:
-    reader = ApacheReader(path, files)
-    directives = reader.read(path)
-    contents = Contents(path, reader.server_root)
+    reader, directives = read_file(path, files)
+    contents = Contents(path, reader.server_root, warnings=list(_conditions(reader, path)))
     _sort(contents, directives, contents.main)
     _read_daemons(contents)
     return contents
 
 
-def _sort(contents: Contents, directives: list[Directive], host: Host) -> None:
-    is_main = host is contents.main
+def _sort(
+    contents: Contents,
+    directives: list[Directive],
+    host: Host,
+    sections: tuple[Directive, ...] = (),
+) -> None:
     for directive in directives:
-        key = directive.key
-        if key in SERVER_ONLY and not is_main:
+        key, scoped = directive.key, Scoped(directive, sections)
+        if key in SERVER_ONLY and host is not contents.main:
             raise directive.refuse("it in <VirtualHost>", "at server scope alone")
+        if sections and (key == "wsgiscriptalias" or key in SERVER_ONLY):
+            raise directive.refuse(f"it in {sections[-1].shown}", "outside of such sections")
         if key == "virtualhost":
-            if not is_main or not directive.words:
+            if sections or host is not contents.main or not directive.words:
                 raise directive.refuse("it", "at server scope, with ADDRESS:PORT")
             contents.virtual_hosts.append(Host(directive))
             _sort(contents, directive.children or [], contents.virtual_hosts[-1])
         elif key == "wsgiinterpreteroptions" or key in CHILDREN:
             contents.interpreters.add(directive)
-        elif key in SCOPED or key in ACCESS or (key in SCOPES and directive.children is not None):
-            host.scoped += find_scoped([directive], (*SCOPED, *ACCESS))
-            if key in SCOPES:
-                _sort_section(contents, directive)
+        elif key in SCOPES and directive.children is not None:
+            _sort(contents, directive.children, host, (*sections, directive))
+        elif key in BY_SECTION or (sections and key == "limitrequestbody"):
+            host.scoped.append(scoped)
         elif key == "logformat" and len(directive.words) == 2:
             contents.formats[directive.words[1]] = directive.words[0]
-        elif key in OF_HOST:
+        elif key in OF_HOST and not sections:
             host.directives.append(directive)
-        else:
-            _note_other(contents, directive)
+        elif key in other_directives.WITHOUT_EFFECT or key in other_directives.REFUSED:
+            if (warning := other_directives.note(directive)) is not None:
+                contents.warnings.append(warning)
+        elif key == "ifmodule":
+            if not _may_be_skipped(directive):
+                host.unfollowed.append(scoped)
+        elif key.startswith("wsgi") and key not in (*OF_HOST, *other_directives.INSTEAD):
+            raise _unknown(directive)
+        elif not is_harmless(directive):
+            host.unfollowed.append(scoped)
 
 
-def _sort_section(contents: Contents, section: Directive) -> None:
-    """Sorts the other directives of a section for a part of the URLs. Headway uses none of them."""
-    for directive in section.children or []:
-        if directive.children is not None and directive.key in SCOPES:
-            _sort_section(contents, directive)
-        elif directive.key == "wsgiscriptalias" or directive.key in SERVER_ONLY:
-            raise directive.refuse(f"it in {section.shown}", "outside of such sections")
-        elif directive.key in request_variables.KEYS:
-            contents.warnings.append(
-                f"{directive.place}: {directive.name} in {section.shown} is left out: variables "
-                "are for all that a host serves"
-            )
-        elif directive.key not in (*SCOPED, *ACCESS):
-            _note_other(contents, directive)
+def _conditions(reader: ApacheReader, path: str) -> Iterator[str]:
+    """Warnings about sections whose conditions the files leave open."""
+    relevant = [each for each in reader.conditions if not _may_be_skipped(each)]
+    assumed = [each for each in relevant if each.key == "ifmodule" and reader.has_all_modules]
+    skipped = [each for each in relevant if each not in assumed]
+    if assumed:
+        yield (
+            f"{path}: there is no LoadModule, so each module is taken as loaded: {_named(assumed)}"
+        )
+    if skipped:
+        yield f"{path}: skipped, since nothing loads or defines its name: {_named(skipped)}"
 
 
-def _note_other(contents: Contents, directive: Directive) -> None:
-    if any(directive.key in table for table in OTHER):
-        warning = other_directives.note(directive)
-        if warning is not None:
-            contents.warnings.append(warning)
-    elif directive.key.startswith("wsgi") and directive.key not in OF_HOST:
-        known = {*CHILDREN, *OF_HOST, *SCOPED, *(key for table in OTHER for key in table)}
-        close = difflib.get_close_matches(directive.key, known, n=1)
-        hint = f"; {close[0]} is the closest" if close else ""
-        raise directive.refuse("no directive of that name", f"those of mod_wsgi{hint}")
-    else:
-        contents.skip(directive)
+def _named(sections: list[Directive]) -> str:
+    by_name: dict[str, list[Directive]] = {}
+    for section in sections:
+        by_name.setdefault(f"<{section.name} {section.text}>", []).append(section)
+    return ", ".join(f"{name} ({places(each)})" for name, each in by_name.items())
+
+
+def _may_be_skipped(block: Directive) -> bool:
+    """Whether nothing depends on the block: it has no rule that could deny a request, and nothing
+    that Headway follows."""
+    inner = block.children or []
+    return is_open(inner) and all(
+        _may_be_skipped(each) if each.key in (*SCOPES, *CONDITIONS) else is_harmless(each)
+        for each in inner
+        if each.key not in ACCESS
+    )
+
+
+def _unknown(directive: Directive) -> CommandError:
+    others = (other_directives.REFUSED, other_directives.WITHOUT_EFFECT, other_directives.INSTEAD)
+    known = {*CHILDREN, *OF_HOST, *SCOPED, *(key for table in others for key in table)}
+    close = difflib.get_close_matches(directive.key, known, n=1)
+    hint = f"; {close[0]} is the closest" if close else ""
+    return directive.refuse("no directive of that name", f"those of mod_wsgi{hint}")
 
 
 def _read_daemons(contents: Contents) -> None:

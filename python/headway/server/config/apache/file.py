@@ -7,19 +7,23 @@ group `default`, which serves the aliases without a WSGIDaemonProcess.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import CommandError
 from headway.server import free_threading
 from headway.server.config.apache import core
+from headway.server.config.apache.body_limit import read_body_limit
 from headway.server.config.apache.contents import Contents, read_contents
 from headway.server.config.apache.daemon import Daemon, defaults, home_of
 from headway.server.config.apache.groups import Group, find_groups
 from headway.server.config.apache.hosts import Host
 from headway.server.config.apache.interpreters import parse_word
+from headway.server.config.apache.other_directives import INSTEAD
 from headway.server.config.apache.request_variables import read_variables
 from headway.server.config.apache.syntax import Directive
 from headway.server.config.apache.telemetry import read_telemetry
+from headway.server.config.apache.unenforced import check_unenforced
 from headway.server.config.apache.warnings import remarks
 from headway.server.config.configuration import (
     ApplicationGroupDraft,
@@ -36,20 +40,26 @@ from headway.server.config.resolution import gil_enabled
 INHERITED = "inherited from server scope"
 
 
-def read_apache(path: str, files: ConfigurationFiles | None = None) -> Draft:
-    """The draft of the file and its includes. Raises `CommandError` with exit code 2."""
+def read_apache(
+    path: str, files: ConfigurationFiles | None = None, accepted: Sequence[str] = ()
+) -> Draft:
+    """The draft of the file and its includes. `accepted` names the directives that need not be
+    enforced. Raises `CommandError` with exit code 2."""
     contents = read_contents(path, files or ConfigurationFiles())
     telemetry = read_telemetry(contents.main.directives)
     groups = find_groups(contents)
     if not groups:
+        for handler in contents.script_handlers():
+            raise handler.refuse(handler.text, INSTEAD[handler.key])
         raise CommandError(
             f"{path}: found nothing to serve; allowed: Listen, and a WSGIScriptAlias that is "
             "reached there",
             exit_code=2,
         )
+    unenforced = list(check_unenforced(contents, groups, accepted))
     draft = Draft([_group_draft(contents, group) for group in groups])
     draft.server |= telemetry
-    said = (*contents.warnings, *remarks(contents, groups, draft))
+    said = (*unenforced, *contents.warnings, *remarks(contents, groups, draft))
     # A host is read once for each of its addresses, so a warning may occur several times.
     draft.warnings = list(dict.fromkeys(said))
     return draft
@@ -68,6 +78,8 @@ def _group_draft(contents: Contents, group: Group) -> GroupDraft:
             origin, contents.interpreters.of_application_group(group.name, name.value)
         )
     given = _values_of_hosts(contents, group)
+    if (limit := read_body_limit(contents, group).value) is not None:
+        given["max-body-size"] = limit
     if group.tls is not None:
         given["tls-certificate"], given["tls-key"] = group.tls
     if daemon is not None:

@@ -7,40 +7,30 @@ host, or at server scope.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headway.address import Address
+from headway.server.config.apache.sections import Scoped, applies_at, merge_order
 from headway.server.config.apache.syntax import Directive
 from headway.server.config.configuration import Value
 from headway.server.config.option_types import GLOBAL, parse_url_path
 
-# Sections whose contents apply to a part of the URLs or files. httpd merges them in this order.
-SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "locationmatch")
 SCOPED = ("wsgiprocessgroup", "wsgiapplicationgroup", "wsgicallableobject")
-# Directives that allow or deny access. The last one that applies decides.
-ACCESS = ("require", "requireall", "requireany", "requirenone", "deny")
-
-
-class Scoped(NamedTuple):
-    """A directive that applies where all of `sections`, the outermost first, match."""
-
-    directive: Directive
-    sections: tuple[Directive, ...]
 
 
 @dataclass
 class Host:
     """The main server (`section` is `None`) or a virtual host. `directives` are those directly in
-    the host; `scoped` are those of `SCOPED` and `ACCESS` at any depth."""
+    the host; `scoped` are those at any depth that Headway reads by their sections, and `unfollowed`
+    those that it does not follow."""
 
     section: Directive | None = None
     directives: list[Directive] = field(default_factory=list)
     scoped: list[Scoped] = field(default_factory=list)
+    unfollowed: list[Scoped] = field(default_factory=list)
 
     @property
     def server_name(self) -> str | None:
@@ -148,56 +138,11 @@ def in_force(
     """The directive of `keys` that applies to a script under a URL path: of all that match, the one
     that httpd would merge last."""
     fitting = [
-        (_merge_order(scoped, order), scoped.directive)
+        (merge_order(scoped, order), scoped.directive)
         for order, host in enumerate(hosts)
         for scoped in host.scoped
         if scoped.directive.key in keys
-        and all(_fits(section, path, script) for section in scoped.sections)
+        and all(applies_at(section, path, script) for section in scoped.sections)
     ]
     # A stable sort leaves the later of two equal directives last.
     return sorted(fitting, key=lambda each: each[0])[-1][1] if fitting else None
-
-
-def _merge_order(scoped: Scoped, host_order: int) -> tuple[int, int, int]:
-    """Sections override hosts, <Location> overrides <Files> and <Files> <Directory>, a longer
-    <Directory> overrides a shorter one, and a virtual host overrides the main server."""
-    if not scoped.sections:
-        return -1, host_order, 0
-    section = scoped.sections[-1]
-    length = len(section.words[-1]) if section.key == "directory" and section.words else 0
-    return SCOPES.index(section.key), length, host_order
-
-
-def _fits(section: Directive, path: str, script: str) -> bool:
-    words = section.words
-    if not words:
-        raise section.refuse("nothing", "a path")
-    is_pattern = section.key.endswith("match") or words[0] == "~"
-    subject = {
-        "d": os.path.dirname(script) + "/",
-        "f": os.path.basename(script),
-        "l": path or "/",
-    }[section.key[0]]
-    if is_pattern:
-        try:
-            return re.search(words[-1], subject) is not None
-        except re.error as error:
-            raise section.refuse(words[-1], f"a regular expression ({error})") from None
-    wanted = words[0]
-    if section.key == "files":
-        return fnmatch.fnmatchcase(subject, wanted)
-    if set("*?[") & set(wanted):
-        pattern = fnmatch.translate(wanted.rstrip("/")).removesuffix(r"\Z").removesuffix(r"\z")
-        return re.match(rf"(?:{pattern})(?:/|$)", subject) is not None
-    return f"{subject.rstrip('/')}/".startswith(f"{wanted.rstrip('/')}/")
-
-
-def find_scoped(
-    directives: list[Directive], keys: tuple[str, ...], sections: tuple[Directive, ...] = ()
-) -> Iterator[Scoped]:
-    """Every directive of `keys` in `directives`, at any depth of sections."""
-    for directive in directives:
-        if directive.children is not None and directive.key in SCOPES:
-            yield from find_scoped(directive.children, keys, (*sections, directive))
-        elif directive.key in keys:
-            yield Scoped(directive, sections)

@@ -1,5 +1,7 @@
 """mod_wsgi's directives that Headway refuses or ignores, each with the reason for users. A
-directive that is in none of these tables is refused as unknown."""
+directive that is in none of these tables is refused as unknown.
+
+`INSTEAD` says what takes the place of a directive that Headway does not enforce."""
 
 from __future__ import annotations
 
@@ -15,9 +17,15 @@ REFUSED = {
     "wsgiscriptaliasmatch": "WSGIScriptAlias, whose paths are no patterns",
     "wsgidispatchscript": "WSGIScriptAlias with process-group=",
     "wsgihandlerscript": "WSGIScriptAlias for each script",
-    "wsgiaccessscript": "access control in the application, or in a proxy before it",
-    "wsgiauthuserscript": "access control in the application, or in a proxy before it",
-    "wsgiauthgroupscript": "access control in the application, or in a proxy before it",
+}
+_BEFORE = "access control in the application, or in a proxy before it"
+INSTEAD = {
+    "wsgiaccessscript": _BEFORE,
+    "wsgiauthuserscript": _BEFORE,
+    "wsgiauthgroupscript": _BEFORE,
+    "remoteipheader": "WSGITrustedProxies and WSGITrustedProxyHeaders",
+    "addhandler": "WSGIScriptAlias for each script",
+    "sethandler": "WSGIScriptAlias for each script",
 }
 
 

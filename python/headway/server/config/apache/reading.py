@@ -19,9 +19,10 @@ from headway.server.config.files import ConfigurationFiles
 MAX_INCLUDE_DEPTH = 32
 # The version of httpd against which <IfVersion> is compared.
 VERSION = (2, 4, 66)
-# The modules that Headway replaces, and those that every httpd contains.
-BUILT_IN = ("core", "http", "log_config", "so", "unixd", "version", "wsgi")
+# The modules that Headway replaces, and those that every httpd 2.4 contains.
+BUILT_IN = ("authz_core", "core", "http", "log_config", "so", "unixd", "version", "wsgi")
 MODULES = {f"mod_{name}.c" for name in BUILT_IN} | {f"{name}_module" for name in BUILT_IN}
+CONDITIONS = ("ifmodule", "ifdefine", "ifversion", "iffile")
 COMPARISONS = {
     "=": operator.eq,
     "==": operator.eq,
@@ -32,13 +33,35 @@ COMPARISONS = {
 }
 
 
-class ApacheReader:
-    """One reading of a configuration. `server_root` and `warnings` are known when it has ended."""
+def read_file(path: str, files: ConfigurationFiles) -> tuple[ApacheReader, list[Directive]]:
+    """Reads a configuration. A file without LoadModule, such as that of a virtual host, is a part
+    of one: what it has for any module then counts, since httpd may have loaded the module."""
+    reader = ApacheReader(path, files)
+    directives = reader.read(path)
+    if reader.asks_for_modules and not reader.loads_modules:
+        reader = ApacheReader(path, files, has_all_modules=True)
+        directives = reader.read(path)
+    return reader, directives
 
-    def __init__(self, path: str, files: ConfigurationFiles) -> None:
+
+class ApacheReader:
+    """One reading of a configuration. `server_root` is known when it has ended.
+
+    With `has_all_modules` the contents of `<IfModule NAME>` apply for each module, and sections for
+    a module that is not there are among the directives.
+    """
+
+    def __init__(
+        self, path: str, files: ConfigurationFiles, *, has_all_modules: bool = False
+    ) -> None:
         self._files = files
+        self.has_all_modules = has_all_modules
         self.server_root = os.path.dirname(os.path.abspath(path))
-        self.warnings: list[str] = []
+        self.loads_modules = False
+        self.asks_for_modules = False
+        # The sections whose module or variable the files do not name, except those that apply for
+        # that reason.
+        self.conditions: list[Directive] = []
         self._variables: dict[str, str] = {}
         self._modules = MODULES | {"core.c", "http_core.c"}
 
@@ -55,9 +78,12 @@ class ApacheReader:
         kept = []
         for directive in directives:
             key = directive.key
-            if key in ("ifmodule", "ifdefine", "ifversion", "iffile"):
+            if key in CONDITIONS:
                 if self._holds(directive):
                     kept += self._evaluate(directive.children or [], depth)
+                elif key == "ifmodule" and self.has_all_modules:
+                    directive.children = self._evaluate(directive.children or [], depth)
+                    kept.append(directive)
                 continue
             directive.text = self._substitute(directive.text)
             if key in ("include", "includeoptional"):
@@ -92,6 +118,7 @@ class ApacheReader:
         elif directive.key == "serverroot":
             self.server_root = words[0]
         else:
+            self.loads_modules = True
             self._modules.add(words[0])
             if len(words) > 1:
                 name, _ = os.path.splitext(os.path.basename(words[1]))
@@ -108,7 +135,13 @@ class ApacheReader:
         if section.key == "iffile":
             return os.path.exists(os.path.join(self.server_root, name)) is wanted
         known = self._modules if section.key == "ifmodule" else self._variables
-        return (name in known) is wanted
+        if name in known:
+            return wanted
+        self.asks_for_modules |= section.key == "ifmodule"
+        has_all = section.key == "ifmodule" and self.has_all_modules
+        if has_all or wanted:
+            self.conditions.append(section)
+        return has_all is wanted
 
     def _is_version(self, section: Directive) -> bool:
         found = re.fullmatch(r"(!?)\s*([<>]=?|==?)?\s*([0-9]+(?:\.[0-9]+){0,2})", section.text)

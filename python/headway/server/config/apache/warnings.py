@@ -8,27 +8,24 @@ from collections.abc import Iterator
 from headway.server.config.apache import core
 from headway.server.config.apache.contents import Contents
 from headway.server.config.apache.groups import Group
-from headway.server.config.apache.hosts import ACCESS, in_force
 from headway.server.config.apache.syntax import Directive, places
 from headway.server.config.configuration import Draft
 from headway.server.config.option_types import GLOBAL, show_application_group
 
 
 def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[str]:
-    """Warnings, one line each. The last one names all directives that only httpd needs."""
+    """Warnings, one line each."""
     yield from _unused(contents, groups)
     yield from contents.interpreters.warnings
     yield from _top_switch_interval(contents, draft)
     for group in groups:
         yield from _parts(contents, group)
-        yield from _access(contents, group)
     yield from _import_scripts(contents, groups)
-    skipped = {name: list(directives) for name, directives in contents.skipped.items()}
-    for directive in _logs_not_taken(contents):
-        skipped.setdefault(directive.shown, []).append(directive)
-    if skipped:
-        named = "; ".join(f"{name} ({places(them)})" for name, them in skipped.items())
-        yield f"{contents.path}: skipped what is for httpd alone: {named}"
+    if logs := list(_logs_not_taken(contents)):
+        yield (
+            f"{contents.path}: CustomLog is left out where it is no file in the common or combined "
+            f"format: {places(logs)}"
+        )
 
 
 def _unused(contents: Contents, groups: list[Group]) -> Iterator[str]:
@@ -86,21 +83,6 @@ def _parts(contents: Contents, group: Group) -> Iterator[str]:
                     f"{directive.place}: {directive.name} is left out: {path} is a part of what "
                     f"WSGIScriptAlias {alias.path or '/'} serves; give it an alias of its own"
                 )
-
-
-def _access(contents: Contents, group: Group) -> Iterator[str]:
-    found: list[Directive] = []
-    for alias in group.aliases.values():
-        for host in group.hosts:
-            hosts = (contents.main, host) if host is not contents.main else (host,)
-            rule = in_force(ACCESS, alias.path, alias.script, hosts)
-            if rule is not None and rule.text.lower() != "all granted" and rule not in found:
-                found.append(rule)
-    if found:
-        yield (
-            f"{found[0].place}: access control is not done here, and every client that reaches "
-            f"process group {group.shown} is let in: {found[0].shown} ({places(found)})"
-        )
 
 
 def _import_scripts(contents: Contents, groups: list[Group]) -> Iterator[str]:

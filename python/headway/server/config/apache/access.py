@@ -1,0 +1,81 @@
+"""Access control of an Apache configuration: whether httpd lets every request for an alias pass.
+
+httpd has two generations of rules, and a request must pass both: `Require` (mod_authz_core), and
+`Order`, `Allow` and `Deny` (mod_access_compat). Of each generation the last section that covers a
+request and has one of its directives decides alone. Headway enforces no rules. It serves an alias
+where every request would pass, and this module finds the rules that stand in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headway.server.config.apache.sections import Coverage, Scoped, coverage, merge_order
+from headway.server.config.apache.syntax import Directive
+
+_REQUIRE = ("require", "requireall", "requireany", "requirenone")
+_ORDER = ("order", "allow", "deny")
+# The directives that decide who may send a request.
+ACCESS = (*_REQUIRE, *_ORDER)
+
+
+def find_closing(scoped: Sequence[tuple[int, Scoped]], path: str, script: str) -> list[Scoped]:
+    """The rules by which httpd denies a request for the alias, or may deny one. `scoped` has each
+    directive with the order of its host."""
+    return [*_closing(_REQUIRE, scoped, path, script), *_closing(_ORDER, scoped, path, script)]
+
+
+def is_open(directives: Sequence[Directive]) -> bool:
+    """Whether rules that stand together let every request pass."""
+    return all(
+        passes([each for each in directives if each.key in keys])
+        for keys, passes in ((_REQUIRE, _any_granted), (_ORDER, _allows_all))
+    )
+
+
+def _closing(
+    keys: tuple[str, ...], scoped: Sequence[tuple[int, Scoped]], path: str, script: str
+) -> list[Scoped]:
+    rules = [(host, each) for host, each in scoped if each.directive.key in keys]
+    rules.sort(key=lambda rule: merge_order(rule[1], rule[0]))
+    by_section: dict[tuple[int, int], list[Scoped]] = {}
+    for host, each in rules:
+        section = id(each.sections[-1]) if each.sections else 0
+        by_section.setdefault((host, section), []).append(each)
+    closing: list[Scoped] = []
+    for together in by_section.values():
+        covered = coverage(together[0].sections, path, script)
+        if covered is Coverage.ALL:
+            closing = []
+        if covered is not Coverage.NONE and not is_open([each.directive for each in together]):
+            closing += together
+    return closing
+
+
+def _any_granted(rules: list[Directive]) -> bool:
+    return not rules or any(_is_granted(rule) for rule in rules)
+
+
+def _is_granted(rule: Directive) -> bool:
+    """Whether the rule grants every request by itself."""
+    if rule.key == "require":
+        return " ".join(rule.words).lower() == "all granted"
+    inner = [each for each in rule.children or [] if each.key in _REQUIRE]
+    if rule.key == "requireany":
+        return any(map(_is_granted, inner))
+    return rule.key == "requireall" and bool(inner) and all(map(_is_granted, inner))
+
+
+def _allows_all(rules: list[Directive]) -> bool:
+    """Without an Order, httpd begins with Deny, and Allow goes over it."""
+    order, allows_all, denies = "deny,allow", False, False
+    for rule in rules:
+        if rule.key == "order":
+            order = "".join(rule.words).lower()
+        elif rule.key == "deny":
+            denies = True
+        else:
+            allows_all |= "all" in map(str.lower, rule.words[1:])
+    if order == "deny,allow":
+        return allows_all or not denies
+    return allows_all and not denies

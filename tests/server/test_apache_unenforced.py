@@ -1,0 +1,175 @@
+"""What an Apache file asks of httpd and Headway does not do is refused, or accepted by name.
+
+`test_apache_access` has the judgement of a real httpd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from configured import Configured, refusal_of, resolution_of
+
+from headway.server.config.apache.harmless import HARMLESS
+from headway.server.config.apache.sections import Coverage, coverage
+from headway.server.config.apache.syntax import parse_lines
+
+SITE = "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/site/app.wsgi\n"
+ACCEPT = "--accept-unenforced"
+ADMIN = f"{SITE}<Location /admin>\nRequire ip 10.0.0.0/8\n</Location>\n"
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Configured:
+    return Configured(tmp_path / "httpd.conf")
+
+
+def test_the_error_names_the_line_all_others_and_what_accepts_them(conf: Configured) -> None:
+    text = f"{ADMIN}Header set A b\nHeader set C d\n<Limit PUT>\nDeny from all\n</Limit>\n"
+    assert conf.refusal(text) == (
+        "FILE:6: Header: found set A b, which headway serve does not enforce (nor Header (FILE:7), "
+        "<Limit> (FILE:8), Require in <Location /admin> (FILE:4)); allowed: a file without it; or, "
+        "where a proxy enforces it, --accept-unenforced Header --accept-unenforced 'Limit PUT' "
+        "--accept-unenforced 'Location /admin'"
+    )
+
+
+@pytest.mark.parametrize("name", ["Require", "require", "Location /admin", "<location /admin>"])
+def test_an_accepted_directive_is_named_in_a_warning(conf: Configured, name: str) -> None:
+    assert conf.warnings(ADMIN, ACCEPT, name) == [
+        "FILE: not enforced, as --accept-unenforced allows: Require in <Location /admin> (FILE:4)"
+    ]
+
+
+def test_what_is_accepted_is_one_section_or_one_name(conf: Configured) -> None:
+    text = f"{ADMIN}<Location /secret>\nRequire all denied\n</Location>\n"
+    assert conf.refusal(text, ACCEPT, "Location /admin").startswith(
+        "FILE:7: Require: found all denied, which"
+    )
+    assert conf.refusal(f"{ADMIN}Redirect /a /b\n", ACCEPT, "Require").startswith(
+        "FILE:6: Redirect"
+    )
+    assert len(conf.warnings(text, ACCEPT, "Location /admin", ACCEPT, "Location /secret")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [(ADMIN, "'Location /admin'"), (SITE, "nothing"), (f"{SITE}Alias /a /b\n", "Alias")],
+)
+def test_a_name_that_accepts_nothing_is_refused(conf: Configured, text: str, known: str) -> None:
+    accepted = [ACCEPT, known.strip("'")] if known != "nothing" else []
+    assert conf.refusal(text, *accepted, ACCEPT, "Requires") == (
+        "--accept-unenforced: found 'Requires'; allowed: what FILE has and headway serve does not "
+        f"enforce: {known}"
+    )
+
+
+def test_only_an_apache_file_has_something_to_accept(tmp_path: Path) -> None:
+    said = "--accept-unenforced: found 'Require'; allowed: with an Apache file as --config"
+    assert refusal_of(lambda: resolution_of("a:b", ACCEPT, "Require")) == said
+    file = tmp_path / "serve.toml"
+    file.write_text('[process-group.a]\napp = "a:b"\n')
+    assert refusal_of(lambda: resolution_of("--config", str(file), ACCEPT, "Require")) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of another virtual host, whose address serves nothing.
+        "<VirtualHost *:80>\nRedirect / https://a/\n</VirtualHost>",
+        # For URLs and files that no alias leads to.
+        "<Directory /srv/static>\nSetHandler none\nOptions Indexes\n</Directory>",
+    ],
+)
+def test_what_no_request_for_an_alias_meets_is_no_error(conf: Configured, text: str) -> None:
+    assert not [each for each in conf.warnings(f"{SITE}{text}\n") if "enforced" in each]
+
+
+def test_urls_beside_an_alias_belong_to_httpd(conf: Configured) -> None:
+    text = "Listen 127.0.0.1:0\nWSGIScriptAlias /app /srv/app.wsgi\n"
+    beside = (
+        "Alias /static /srv/static\nRedirect /old /app\nRedirectMatch ^/favicon /x\n"
+        "<Location /server-status>\nSetHandler server-status\nRequire local\n</Location>\n"
+    )
+    assert conf.warnings(text + beside) == []
+    assert conf.refusal(f"{text}Alias /app/static /srv/static\n").startswith("FILE:3: Alias: found")
+
+
+def test_a_file_without_loadmodule_has_all_modules(conf: Configured) -> None:
+    text = f"{SITE}<IfModule mod_ssl.c>\nLimitRequestBody 10\n</IfModule>\n"
+    (group,) = conf.resolve(text).settings.groups
+    assert group.http.max_body_bytes == 10
+    assert conf.warnings(text) == [
+        "FILE: there is no LoadModule, so each module is taken as loaded: <IfModule mod_ssl.c> "
+        "(FILE:3)"
+    ]
+    absent = f"{SITE}<IfModule !mod_ssl.c>\nRequire all denied\n</IfModule>\n"
+    assert conf.refusal(absent).startswith("FILE:3: <IfModule>: found !mod_ssl.c, which headway")
+    harmless = f"{SITE}<IfModule !mod_ssl.c>\nOrder allow,deny\nAllow from all\n</IfModule>\n"
+    assert conf.warnings(harmless) == []
+
+
+def test_a_section_for_a_module_that_is_not_loaded_is_skipped_and_named(conf: Configured) -> None:
+    text = (
+        f"LoadModule alias_module m/mod_alias.so\n{SITE}"
+        "<IfModule mod_ssl.c>\nRequire all denied\n</IfModule>\n"
+        "<IfModule mod_autoindex.c>\nIndexOptions FancyIndexing\n</IfModule>\n"
+        "<IfDefine SECURE>\nRequire all denied\n</IfDefine>\n"
+        "<IfDefine !SECURE>\nLimitRequestBody 10\n</IfDefine>\n"
+    )
+    assert conf.warnings(text) == [
+        "FILE: skipped, since nothing loads or defines its name: <IfModule mod_ssl.c> (FILE:4), "
+        "<IfDefine SECURE> (FILE:10)"
+    ]
+
+
+def test_limits_of_bodies_that_differ_are_refused(conf: Configured) -> None:
+    text = (
+        "Listen 127.0.0.1:0\nWSGIScriptAlias /a /srv/a/a.wsgi\nWSGIScriptAlias /b /srv/b/b.wsgi\n"
+        "WSGIApplicationGroup %{GLOBAL}\n<Directory /srv/a>\nLimitRequestBody 10\n</Directory>\n"
+    )
+    assert conf.refusal(text).startswith("FILE:6: LimitRequestBody: found 10, which headway serve")
+    both = text.replace("<Directory /srv/a>", "<Directory /srv>")
+    (group,) = conf.resolve(both).settings.groups
+    assert group.http.max_body_bytes == 10
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "covered"),
+    [
+        ("Location /", "", Coverage.ALL),
+        ("Location /a", "/a", Coverage.ALL),
+        ("Location /a", "/a/b", Coverage.ALL),
+        ("Location /a/", "/a", Coverage.PART),
+        ("Location /a/", "/a/b", Coverage.ALL),
+        ("Location /a/b", "/a", Coverage.PART),
+        ("Location /ab", "/a", Coverage.NONE),
+        ("Location /a*", "/b", Coverage.NONE),
+        ("Location /a*", "/ab", Coverage.PART),
+        ("Location /*", "/b", Coverage.PART),
+        ('LocationMatch "^/a"', "/b", Coverage.NONE),
+        ('LocationMatch "^/ab?"', "/ac", Coverage.PART),
+        ('LocationMatch "^/a|/b"', "/b", Coverage.PART),
+        ('LocationMatch "a$"', "/b", Coverage.PART),
+        ('LocationMatch "^/a\\.b"', "/a.b", Coverage.PART),
+        ('LocationMatch "^/(a|b)"', "/c", Coverage.PART),
+        ("Directory /srv", "", Coverage.ALL),
+        ("Directory /srv/site/", "", Coverage.ALL),
+        ("Directory /srv/sit", "", Coverage.NONE),
+        ("Directory /srv/*", "", Coverage.ALL),
+        ("Directory /*/*/*", "", Coverage.NONE),
+        ("Directory /srv/[a-s]ite", "", Coverage.ALL),
+        ("Directory /srv/[!s]ite", "", Coverage.NONE),
+        ("DirectoryMatch ^/srv/site", "", Coverage.ALL),
+        ("DirectoryMatch ^/srv/site/$", "", Coverage.PART),
+        ("DirectoryMatch ^/data", "", Coverage.NONE),
+        ("Files app.*", "", Coverage.ALL),
+        ("FilesMatch \\.py$", "", Coverage.NONE),
+    ],
+)
+def test_which_requests_a_section_covers(section: str, path: str, covered: Coverage) -> None:
+    (parsed,) = parse_lines("FILE", f"<{section}>\n</{section.split()[0]}>\n")
+    assert coverage((parsed,), path, "/srv/site/app.wsgi") is covered
+
+
+def test_a_name_is_harmless_or_followed_and_not_both() -> None:
+    assert not HARMLESS & {"require", "deny", "allow", "order", "limitrequestbody", "options"}
