@@ -42,7 +42,7 @@ PYTHON_LAYERS = (
     {"report"},
     {"json_file", "json_shape"},
     {"_native"},
-    {"address", "errors", "extras", "quick_arguments", "verbs"},
+    {"address", "errors", "extras", "owned_folder", "quick_arguments", "verbs"},
 )
 # `headway.gil` is the public face of `meter`, and belongs to it.
 FACES = {"gil": "meter"}

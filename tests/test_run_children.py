@@ -152,7 +152,7 @@ def test_without_json_the_ledger_is_in_the_runtime_directory(runtime: Path) -> N
     assert Path(path).parent == runtime / "headway"
     assert exists == "True"
     assert os.listdir(runtime / "headway") == []
-    assert (runtime / "headway").stat().st_mode & 0o777 == 0o700
+    assert (runtime / "headway").stat().st_mode & 0o022 == 0
     assert "\nchild " in result.stderr
 
 

@@ -107,8 +107,10 @@ def write_blocks(blocks: Iterable[bytes], path: str) -> None:
             stream.writelines(blocks)
         return
     trial = f"{path}.{os.getpid()}.tmp"
+    # Others can guess the name: a file or a link that is there already is not ours.
+    descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with open(trial, "wb") as stream:
+        with open(descriptor, "wb") as stream:
             stream.writelines(blocks)
         os.replace(trial, path)
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -20,9 +21,11 @@ from test_recorder import wait_until
 from ticks import START, Bench, Clock, requests, send, tick
 
 import headway as headway_package
+from headway.errors import CommandError
 from headway.recorder.query.history import History
-from headway.recorder.settings import default_socket, default_store
-from headway.recorder.store.recording import open_recording
+from headway.recorder.service import Station
+from headway.recorder.settings import Settings, default_socket, default_store
+from headway.recorder.store.recording import open_recording, take_away
 from headway.recorder.store.selection import EVERYTHING, Selection
 
 TIMEOUT_S = 60
@@ -126,6 +129,68 @@ def test_defaults_of_a_user_and_of_root(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert default_socket() == "/run/headway/headway-telemetry.sock"
     assert default_store() == "/var/lib/headway/telemetry.sqlite"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the folder of another user needs root")
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("of another user", "it belongs to user 65534"),
+        ("open to others", "its mode is 0777"),
+        ("open to a group", "its mode is 0770"),
+        ("a link", "it is no folder"),
+        ("private", ""),
+    ],
+)
+def test_the_default_socket_is_in_no_folder_that_others_have_a_say_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, found: str
+) -> None:
+    user = 1_000_000 + os.getpid()
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    folder = Path(f"/tmp/headway-{user}")
+    try:
+        if what == "a link":
+            folder.symlink_to(tmp_path)
+        else:
+            folder.mkdir()
+            os.chown(folder, 65534 if what == "of another user" else user, -1)
+            folder.chmod({"open to others": 0o777, "open to a group": 0o770}.get(what, 0o755))
+        settings = Settings(default_socket(), None, None)
+        with contextlib.ExitStack() as stack:
+            if not found:
+                Station(settings, stack)
+                assert os.listdir(folder) == ["headway-telemetry.sock"]
+                return
+            with pytest.raises(CommandError) as caught:
+                Station(settings, stack)
+        assert str(caught.value) == (
+            f"--listen: {folder}: {found}; allowed: a folder of user {user} that nobody else may "
+            "write to"
+        )
+        assert caught.value.exit_code == 2
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+
+
+def test_an_export_leaves_files_of_others_alone(tmp_path: Path) -> None:
+    store, target = tmp_path / "store.sqlite", tmp_path / "part.sqlite"
+    bench = Bench(store)
+    bench.run(10)
+    bench.stop()
+    other = tmp_path / "part.sqlite.part"
+    other.write_text("dear diary")
+    (tmp_path / "no store").write_text("")
+    take_away(str(store), str(target), START, START + 20)
+    assert recorded(target) == 100
+    with pytest.raises(CommandError, match="is empty"):
+        take_away(str(tmp_path / "no store"), str(tmp_path / "another"), START, START + 20)
+    assert other.read_text() == "dear diary"
+    assert list(tmp_path.glob("*.part*")) == [other]
 
 
 def test_the_default_store_is_made(tmp_path: Path) -> None:

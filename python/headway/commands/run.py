@@ -30,6 +30,7 @@ from headway.options import (
     Whole,
     argument,
 )
+from headway.owned_folder import make_owned
 from headway.quick_arguments import QuickParser
 
 TYPE_CHECKING = False
@@ -385,24 +386,17 @@ def ledger_path(json_path: str, follow: bool) -> str:
 
 def runtime_folder() -> str:
     """Where this user's programs keep files while they run, and nobody else (XDG Base Directory
-    Specification); "" if there is no such folder. /run is root's own."""
+    Specification); "" if there is no such folder. /run is root's own. The files are private, and
+    the folder is not: root's has the socket of the recorder too."""
     user = os.geteuid()
     bases = [os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}", "/run"]
     for base in filter(os.path.isabs, bases):
         folder = os.path.join(base, "headway")
         try:
-            if os.stat(base).st_uid != user:
-                continue
-            try:  # noqa: SIM105 - contextlib is not loaded, see STARTS_QUICKLY
-                os.mkdir(folder, 0o700)
-            except FileExistsError:
-                pass
-            status = os.lstat(folder)
+            if os.stat(base).st_uid == user and not make_owned(folder):
+                return folder
         except OSError:
             continue
-        mode = stat.S_IMODE(status.st_mode)
-        if stat.S_ISDIR(status.st_mode) and status.st_uid == user and not mode & 0o077:
-            return folder
     return ""
 
 

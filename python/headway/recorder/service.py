@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from headway.address import Address
 from headway.errors import CommandError, reason_of
+from headway.owned_folder import make_owned
 from headway.recorder.export import otlp
 from headway.recorder.query.history import History
 from headway.recorder.receive.datagrams import Inlet
@@ -41,9 +42,9 @@ class Station:
         if settings.otlp is not None:
             exporter = otlp.make_exporter(settings.otlp, settings.otlp_headers)
         if settings.listen is not None and settings.listen == default_socket():
-            make_folder(os.path.dirname(settings.listen), "--listen")
+            make_socket_folder(os.path.dirname(settings.listen))
         if settings.store is not None:
-            make_folder(os.path.dirname(settings.store), "--store")
+            make_store_folder(os.path.dirname(settings.store))
         inlet = None
         if settings.listen is not None:
             inlet = Inlet(settings.listen, settings.socket_mode, settings.socket_group)
@@ -110,9 +111,20 @@ def tell(line: str) -> None:
     print(f"headway telemetry: {line}", file=sys.stderr, flush=True)
 
 
-def make_folder(path: str, option: str) -> None:
+def make_socket_folder(path: str) -> None:
+    """Creates the folder of the default socket. In one of another user, that user could receive
+    the reports instead. Raises `CommandError`."""
+    try:
+        problem = make_owned(path)
+    except OSError as error:
+        problem = reason_of(error)
+    if problem:
+        raise CommandError(f"--listen: {path}: {problem}", exit_code=2)
+
+
+def make_store_folder(path: str) -> None:
     """Creates the folder `path`; "" stands for the current folder. Raises `CommandError`."""
     try:
         os.makedirs(path or os.curdir, mode=0o755, exist_ok=True)
     except OSError as error:
-        raise CommandError(f"{option}: {path}: {reason_of(error)}", exit_code=2) from None
+        raise CommandError(f"--store: {path}: {reason_of(error)}", exit_code=2) from None

@@ -57,7 +57,12 @@ def take_away(store: str, target: str, start: float, end: float) -> None:
         raise CommandError(f"--export {target}: the file is there already", exit_code=2)
     if not os.path.exists(store):
         raise CommandError(f"--store {store}: there is no such file", exit_code=2)
-    part = f"{target}.part"
+    part = f"{target}.{os.urandom(8).hex()}.part"
+    try:
+        # The file is new, so an error deletes none of another program.
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    except OSError as error:
+        raise CommandError(f"--export {target}: {reason_of(error)}") from None
     try:
         # Raises an error if the file is not a store.
         with contextlib.closing(schema.connect_read_only(store)):
