@@ -13,14 +13,16 @@ use headway_python::object::{Object, PyResult};
 use headway_telemetry::datagram::peek;
 use headway_telemetry::fields::kind;
 use libc::{
-    CMSG_DATA, CMSG_FIRSTHDR, CMSG_NXTHDR, MSG_DONTWAIT, MSG_TRUNC, POLLIN, SCM_CREDENTIALS,
-    SOL_SOCKET, c_int, iovec, msghdr, pollfd, recvmsg, ucred,
+    CMSG_DATA, CMSG_FIRSTHDR, CMSG_LEN, CMSG_NXTHDR, CMSG_SPACE, MSG_CMSG_CLOEXEC, MSG_DONTWAIT,
+    MSG_TRUNC, POLLIN, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET, c_int, iovec, msghdr, pollfd,
+    recvmsg, ucred,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::{Error, ErrorKind};
 use std::mem::size_of;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,10 @@ const MAX_DATAGRAM_BYTES: usize = 65_536;
 /// Limits of one batch.
 const MAX_DATAGRAMS: usize = 2_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// The control data of one ucred, which the kernel writes first. It closes the descriptors of a
+/// datagram that find no room (`scm_detach_fds`, net/core/scm.c).
+// SAFETY: arithmetic.
+const CONTROL_BYTES: usize = unsafe { CMSG_SPACE(size_of::<ucred>() as _) } as usize;
 
 struct Arrived {
     /// The datagram's position in `Batch::bytes`.
@@ -153,8 +159,8 @@ impl Batch {
 
 /// Receives one datagram: its length, its sender, and whether it was longer than the buffer.
 fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<Credentials>, bool), Error> {
-    // Aligned for a cmsghdr, with room for one ucred.
-    let mut control = [0_u64; 8];
+    // Aligned for a cmsghdr.
+    let mut control = [0_u64; CONTROL_BYTES / size_of::<u64>()];
     let mut part = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: zero bytes are a msghdr without a name; its pointers and lengths are those of memory
     // that outlives the call.
@@ -163,33 +169,47 @@ fn receive(socket: c_int, buffer: &mut [u8]) -> Result<(usize, Option<Credential
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of::<[u64; 8]>() as _;
-        let length = recvmsg(socket, &raw mut message, MSG_DONTWAIT);
+        message.msg_controllen = CONTROL_BYTES as _;
+        let length = recvmsg(socket, &raw mut message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if length < 0 {
             return Err(Error::last_os_error());
         }
         let is_cut = message.msg_flags & MSG_TRUNC != 0;
-        Ok((length as usize, sender(&message), is_cut))
+        Ok((length as usize, take_control(&message), is_cut))
     }
 }
 
-/// The credentials in the control data of a message.
+/// Returns the credentials in the control data of a message, and closes its descriptors: without
+/// SO_PASSCRED there is room for some.
 ///
 /// # Safety
-/// recvmsg has filled `message` and the memory that it points to.
-unsafe fn sender(message: &msghdr) -> Option<Credentials> {
-    // SAFETY: the kernel has written whole entries, and their length.
+/// recvmsg has filled `message` and the memory that it points to, and nothing else has used its
+/// control data.
+unsafe fn take_control(message: &msghdr) -> Option<Credentials> {
+    let mut sender = None;
+    // SAFETY: the kernel has written whole entries, and their length; the descriptors are new.
     unsafe {
         let mut entry = CMSG_FIRSTHDR(message);
         while !entry.is_null() {
-            if (*entry).cmsg_level == SOL_SOCKET && (*entry).cmsg_type == SCM_CREDENTIALS {
-                let from = ptr::read_unaligned(CMSG_DATA(entry).cast::<ucred>());
-                return Some(Credentials { pid: from.pid, uid: from.uid });
+            let data = CMSG_DATA(entry);
+            match ((*entry).cmsg_level, (*entry).cmsg_type) {
+                (SOL_SOCKET, SCM_CREDENTIALS) => {
+                    let from = ptr::read_unaligned(data.cast::<ucred>());
+                    sender = Some(Credentials { pid: from.pid, uid: from.uid });
+                }
+                (SOL_SOCKET, SCM_RIGHTS) => {
+                    let bytes = (*entry).cmsg_len as usize - CMSG_LEN(0) as usize;
+                    for place in 0..bytes / size_of::<c_int>() {
+                        let fd = ptr::read_unaligned(data.cast::<c_int>().add(place));
+                        drop(OwnedFd::from_raw_fd(fd));
+                    }
+                }
+                _ => {}
             }
             entry = CMSG_NXTHDR(message, entry);
         }
     }
-    None
+    sender
 }
 
 /// Drops datagrams beyond a sender's rate before Python sees them, so that a sender that sends more
@@ -294,6 +314,59 @@ fn objects<'py>(py: Attached<'py>, batch: &Batch, is_woken: bool) -> PyResult<Ob
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+
+    /// Sends a datagram with four descriptors of one end of a pair, and returns the other end.
+    fn send_descriptors(socket: &UnixDatagram) -> UnixStream {
+        let (kept, sent) = UnixStream::pair().unwrap();
+        let mut bytes = *b"datagram";
+        let mut part = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let fds = [sent.as_raw_fd(); 4];
+        let mut control = [0_u64; 8];
+        // SAFETY: pointers and lengths are those of memory that outlives the calls.
+        unsafe {
+            let mut message: msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = CMSG_SPACE(size_of_val(&fds) as _) as _;
+            let entry = CMSG_FIRSTHDR(&raw const message);
+            (*entry).cmsg_level = SOL_SOCKET;
+            (*entry).cmsg_type = SCM_RIGHTS;
+            (*entry).cmsg_len = CMSG_LEN(size_of_val(&fds) as _) as _;
+            ptr::write_unaligned(CMSG_DATA(entry).cast(), fds);
+            let length = libc::sendmsg(socket.as_raw_fd(), &raw const message, 0);
+            assert_eq!(length, bytes.len() as isize);
+        }
+        kept
+    }
+
+    #[test]
+    fn descriptors_that_arrive_are_closed() {
+        for passes_credentials in [0, 1] {
+            let (sender, receiver) = UnixDatagram::pair().unwrap();
+            // SAFETY: a pointer to an int and its size.
+            let set = unsafe {
+                let value: *const c_int = &raw const passes_credentials;
+                let option = libc::SO_PASSCRED;
+                libc::setsockopt(receiver.as_raw_fd(), SOL_SOCKET, option, value.cast(), 4)
+            };
+            assert_eq!(set, 0);
+            let mut other_end = send_descriptors(&sender);
+            let (length, credentials, is_cut) =
+                receive(receiver.as_raw_fd(), &mut [0; 64]).unwrap();
+            assert_eq!((length, is_cut), (8, false));
+            assert_eq!(
+                credentials.map(|from| from.pid as u32),
+                (passes_credentials == 1).then(std::process::id)
+            );
+            // Without its end it would have to wait.
+            other_end.set_nonblocking(true).unwrap();
+            assert_eq!(other_end.read(&mut [0; 1]).unwrap(), 0);
+        }
+    }
 
     fn header(kind: u8, pid: u32) -> Vec<u8> {
         let mut bytes = b"WSGI\x01".to_vec();

@@ -37,10 +37,10 @@ class Inlet:
                 finally:
                     os.umask(umask)
                 self._file = SocketFile(path)
+                self._prepare()
                 if gid >= 0:
                     os.chown(path, -1, gid)
                 os.chmod(path, mode)
-                self._prepare()
             except BaseException:
                 self.socket.close()
                 raise
