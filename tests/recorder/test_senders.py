@@ -267,7 +267,7 @@ def test_what_the_forgotten_lost_stays_counted(heard: Heard) -> None:
 def test_strings_are_bounded(heard: Heard) -> None:
     sender = heard(1, hostname="x" * 9000, process_group="y" * 9000, policy="z" * 9000)
     assert len(sender.host) == len(sender.group) == processes.MAX_NAME
-    assert len(sender.identity["policy"]) == processes.MAX_TEXT
+    assert len(sender.identity["policy"]) == processes.MAX_NAME
 
 
 def test_fields_of_a_wrong_type_are_no_identity(heard: Heard) -> None:

@@ -5,7 +5,7 @@
 //! id u16  tag u8  [length u16: bytes, or items of an array]  value
 //! ```
 
-use super::fields::{self, Type};
+use super::fields::{self, FieldSet, Type};
 use headway_measure::Histogram;
 
 use super::histogram;
@@ -189,9 +189,12 @@ impl<'a> Datagram<'a> {
         }
         let header = Header { kind: header[5], pid: word(8), seq: word(12), stamp_s };
         let fields: Vec<_> = entries(body).collect::<Result<_, _>>()?;
+        let mut found = FieldSet::default();
         for (id, value) in &fields {
             if let Value::Row(row) = value {
                 check_row(row).map_err(|error| within(*id, error))?;
+            } else {
+                check_once(*id, &mut found)?;
             }
             check_histogram(*id, value)?;
         }
@@ -202,21 +205,31 @@ impl<'a> Datagram<'a> {
         self.fields.iter().copied()
     }
 
-    /// The last value of a field.
+    /// The value of a field.
     pub fn get(&self, id: u16) -> Option<Value<'a>> {
-        self.fields.iter().rfind(|(found, _)| *found == id).map(|(_, value)| *value)
+        self.fields.iter().find(|(found, _)| *found == id).map(|(_, value)| *value)
     }
 }
 
 fn check_row(row: &[u8]) -> Result<(), Malformed> {
+    let mut found = FieldSet::default();
     for entry in entries(row) {
         let (id, value) = entry?;
         if matches!(value, Value::Row(_)) {
             return malformed(format!("field {id}: a row in a row"));
         }
+        check_once(id, &mut found)?;
         check_histogram(id, &value)?;
     }
     Ok(())
+}
+
+/// Only rows may repeat: a field has one value, however long the datagram.
+fn check_once(id: u16, found: &mut FieldSet) -> Result<(), Malformed> {
+    match fields::field(id).is_none() || found.insert(id) {
+        true => Ok(()),
+        false => malformed(format!("field {id} comes twice")),
+    }
 }
 
 fn check_histogram(id: u16, value: &Value) -> Result<(), Malformed> {
@@ -361,7 +374,24 @@ mod tests {
             });
             writer.bytes().to_vec()
         };
+        let twice_in_row = {
+            writer.begin(&header());
+            writer.row(id::GILS, |row| {
+                row.text(id::GIL_NAME, "main");
+                row.text(id::GIL_NAME, "main");
+            });
+            writer.bytes().to_vec()
+        };
+        let twice = {
+            writer.begin(&header());
+            writer.text(id::POLICY, "priority");
+            writer.text(id::HOSTNAME, "host");
+            writer.text(id::POLICY, "deadline");
+            writer.bytes().to_vec()
+        };
         for (bytes, what) in [
+            (twice, "field 1002 comes twice"),
+            (twice_in_row, "field 1100: field 1101 comes twice"),
             (empty[..23].to_vec(), "less than a header"),
             ([b"WSGJ", &empty[4..]].concat(), "does not begin"),
             ([b"WSGI\x02", &empty[5..]].concat(), "version 2"),

@@ -416,6 +416,20 @@ pub fn field(id: u16) -> Option<&'static Field> {
     FIELDS.get(usize::from(place))
 }
 
+/// A set of the table's fields.
+#[derive(Default)]
+pub struct FieldSet([u64; PLACES.div_ceil(64)]);
+
+impl FieldSet {
+    /// Returns whether the field is new to the set. `id` is the number of a field.
+    pub fn insert(&mut self, id: u16) -> bool {
+        let (word, bit) = (usize::from(id / 64), 1 << (id % 64));
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+}
+
 /// The field of a name, if there is one.
 pub fn field_named(name: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| field.name == name)

@@ -50,7 +50,7 @@ enum Held<'a> {
     Slots(Vec<u8>),
 }
 
-/// Writes all rows, and the last value of each other field, as in mod_wsgi's decoder.
+/// Writes all rows, and the last value of each other field: a computed value follows a sent one.
 fn write(kept: &[(u16, Held)]) -> Vec<u8> {
     let mut writer = RecordWriter::new();
     let (mut row, mut values) = (RecordWriter::of_row(), Vec::new());

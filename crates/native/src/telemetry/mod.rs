@@ -50,7 +50,7 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
           \n\
           Returns the parts of a datagram that a recorder uses: of a tick, the fields that\n\
           describe its sender, the long holds, and the record with the rest; of other kinds,\n\
-          all fields and None.\n\
+          the numbers and texts that have a name, and None.\n\
           Raises ValueError for anything malformed, and for a tick with more than a process can\n\
           do in its interval.",
     ),
@@ -125,7 +125,7 @@ fn receive<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py
         plausible::check(&record).map_err(|error| refuse(py, error))?;
         (reading::of_sender(py, &datagram)?, Object::from_bytes(py, &record)?)
     } else {
-        (reading::datagram(py, &datagram)?, Object::none(py))
+        (reading::of_event(py, &datagram)?, Object::none(py))
     };
     tuple(py, &[&u32::from(kind), &pid, &seq, &stamp_s, &fields, &record])
 }

@@ -22,7 +22,26 @@ pub fn datagram<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<
 pub fn of_sender<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<'py>> {
     let of_sender = |id: &u16| *id == id::HOLDS || field(*id).is_some_and(Field::is_of_sender);
     let entries = datagram.fields().filter(|(id, _)| of_sender(id));
-    of_entries(py, entries.map(Ok), datagram_row)
+    of_entries(py, entries.map(Ok), event)
+}
+
+/// Returns the known numbers and texts of an event. Lists, and fields that only a later version
+/// knows, would need many times their bytes in memory.
+pub fn of_event<'py>(py: Attached<'py>, datagram: &Datagram) -> PyResult<Object<'py>> {
+    of_entries(py, datagram.fields().filter(is_of_event).map(Ok), nested)
+}
+
+fn event<'py>(py: Attached<'py>, row: &[u8]) -> PyResult<Object<'py>> {
+    let entries = datagram::entries(row);
+    of_entries(py, entries.filter(|entry| entry.as_ref().is_ok_and(is_of_event)), nested)
+}
+
+fn is_of_event((id, value): &(u16, Value)) -> bool {
+    let is_scalar = matches!(
+        value,
+        Value::Count(_) | Value::Integer(_) | Value::Seconds(_) | Value::Number(_) | Value::Text(_)
+    );
+    is_scalar && field(*id).is_some()
 }
 
 fn datagram_row<'py>(py: Attached<'py>, row: &[u8]) -> PyResult<Object<'py>> {

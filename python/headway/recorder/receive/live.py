@@ -20,8 +20,11 @@ from headway.recorder.receive.processes import MAX_AHEAD_S, Sender
 WINDOW_S = 600.0
 MAX_BYTES = 96 * 1024 * 1024
 MAX_EVENTS = 5_000
+MAX_EVENT_BYTES = 32 * 1024 * 1024
 # The estimated memory of a tick in addition to its record.
 TICK_BYTES = 200
+# The estimated memory of an event in addition to its texts.
+EVENT_BYTES = 1_500
 
 
 class Tick(NamedTuple):
@@ -46,9 +49,14 @@ class Event(NamedTuple):
     key: str
     body: dict[str, Any]
 
+    @property
+    def size(self) -> int:
+        """Its estimated memory in bytes."""
+        return EVENT_BYTES + sum(len(each) for each in self.body.values() if isinstance(each, str))
+
 
 class Live:
-    """The ticks and events of the last minutes. Ticks are limited by age and by bytes."""
+    """The ticks and events of the last minutes. Ticks are limited by age, and both by bytes."""
 
     def __init__(self, window_s: float = WINDOW_S, max_bytes: int = MAX_BYTES) -> None:
         self._window_s = window_s
@@ -57,6 +65,7 @@ class Live:
         self._ticks: deque[tuple[float, Tick]] = deque()
         self._bytes = 0
         self._events: dict[tuple[int, str, str], Event] = {}
+        self._event_bytes = 0
         self._calls = Calls()
         self.began = 0.0
         # From this time on the ticks are complete.
@@ -77,16 +86,22 @@ class Live:
             for event in events:
                 key = (id(event.sender), event.kind, event.key)
                 # The latest events are at the end.
-                self._events.pop(key, None)
+                self._drop_event(key)
                 self._events[key] = event
+                self._event_bytes += event.size
             while self._ticks and (
                 self._bytes > self._max_bytes or now - self._ticks[0][0] > self._window_s
             ):
                 arrived, tick = self._ticks.popleft()
                 self._bytes -= len(tick.record) + TICK_BYTES
                 self.complete_from = max(self.complete_from, arrived + MAX_AHEAD_S)
-            while len(self._events) > MAX_EVENTS:
-                del self._events[next(iter(self._events))]
+            while len(self._events) > MAX_EVENTS or self._event_bytes > MAX_EVENT_BYTES:
+                self._drop_event(next(iter(self._events)))
+
+    def _drop_event(self, key: tuple[int, str, str]) -> None:
+        dropped = self._events.pop(key, None)
+        if dropped is not None:
+            self._event_bytes -= dropped.size
 
     def ticks(self, start: float, end: float, after: int = 0) -> list[Tick]:
         """The ticks with a time in [start, end) and a number above `after`."""

@@ -38,7 +38,6 @@ MAX_AHEAD_OF_TIME_S = 300.0
 # The fields of IDENTITY hardly ever change. They are read at this interval.
 IDENTITY_INTERVAL_S = 5.0
 MAX_NAME = 255
-MAX_TEXT = 1000
 
 TICK, STARTED, STOPPED = 2, 5, 7
 
@@ -427,7 +426,7 @@ def update(sender: Sender, kind: int, fields: dict[str, Any], now: float) -> Non
 def update_identity(sender: Sender, fields: dict[str, Any]) -> None:
     for name in IDENTITY & fields.keys():
         value = fields[name]
-        sender.identity[name] = value[:MAX_TEXT] if isinstance(value, str) else value
+        sender.identity[name] = value[:MAX_NAME] if isinstance(value, str) else value
 
 
 def text_of(fields: dict[str, Any], name: str, limit: int) -> str:

@@ -25,6 +25,8 @@ EVENT_KINDS = ("slow", "lifecycle", "gc", "hold")
 # a sample of these is enough.
 MAX_PER_MINUTE = {"gc": 600, "short gc": 120, "hold": 600, "slow": 600, "lifecycle": 60}
 SHORT_S = 0.001
+# The length to which names in keys are cut.
+MAX_NAME = 255
 # Snapshots of a collector's counters are kept once per interval; collections are separate events.
 SNAPSHOT_INTERVAL_S = 60
 
@@ -47,19 +49,23 @@ def find_events(kind: int, time: float, fields: dict[str, Any]) -> Iterator[Foun
                 yield Found("hold", stamp, f"{stamp}/{hold.get('hold_native_id')}", hold)
     elif kind == SLOW_REQUEST:
         start = believed(fields.get("slow_start_stamp"), time)
-        key = f"{start}/{fields.get('slow_thread_id')}/{fields.get('slow_log_id')}"
+        key = f"{start}/{fields.get('slow_thread_id')}/{name_in(fields, 'slow_log_id')}"
         yield Found("slow", start, key, fields)
     elif kind in LIFECYCLE:
         what = LIFECYCLE[kind]
         yield Found("lifecycle", time, f"{what}/{time}", {"event": what, **fields})
     elif kind == GC_SNAPSHOT:
         minute = time // SNAPSHOT_INTERVAL_S * SNAPSHOT_INTERVAL_S
-        key = f"snapshot/{minute:.0f}/{fields.get('interpreter_name', '')}"
+        key = f"snapshot/{minute:.0f}/{name_in(fields, 'interpreter_name')}"
         yield Found("gc", minute, key, {"event": "gc_snapshot", **fields})
     elif kind == GC_EVENT:
         start = believed(fields.get("gc_event_start_stamp"), time)
-        key = f"{start}/{fields.get('interpreter_name', '')}"
+        key = f"{start}/{name_in(fields, 'interpreter_name')}"
         yield Found("gc", start, key, {"event": "gc_event", **fields})
+
+
+def name_in(fields: dict[str, Any], name: str) -> str:
+    return str(fields.get(name, ""))[:MAX_NAME]
 
 
 def believed(stamp: object, time: float) -> float:

@@ -40,7 +40,6 @@ DEFAULT_LIMIT_BYTES = 900 * 2**20
 MIN_LIMIT_BYTES = 2**20
 # The number of free pages that stay in the file; the rest is returned to the file system.
 SPARE_PAGES = 1000
-EVENT_BYTES = 1_500
 
 Item = Tick | Event
 
@@ -393,7 +392,7 @@ def size_of_file(path: str) -> int:
 
 def size_of(item: Item) -> int:
     if isinstance(item, Event):
-        return EVENT_BYTES
+        return item.size
     return len(item.record) + 200 + CALL_BYTES * len(item.calls)
 
 
