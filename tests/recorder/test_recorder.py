@@ -12,13 +12,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ticks import STARTED, message, requests, tick
+from recorded import Recorded
+from ticks import SLOW, START, STARTED, Bench, message, requests, tick
 
 from headway import _native
 from headway.errors import CommandError
 from headway.recorder.query.history import History
+from headway.recorder.receive import live
 from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receiver import Recorder
 from headway.recorder.store import store
@@ -44,7 +47,8 @@ class Station:
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "in.sock")
         self.store = Store(str(folder / "store.sqlite"))
-        self.recorder = Recorder(Inlet(self.path, 0o660, None), self.store)
+        self.lines: list[str] = []
+        self.recorder = Recorder(Inlet(self.path, 0o660, None), self.store, tell=self.lines.append)
         self.history = History(
             self.recorder.live,
             self.recorder.known,
@@ -61,9 +65,9 @@ class Station:
             self.socket.sendto(datagram, self.path)
             self.sent += 1
 
-    def settle(self) -> dict[str, int]:
+    def settle(self) -> dict[str, Any]:
         wait_until(lambda: self.history.health()["received"] == self.sent)
-        health: dict[str, int] = self.history.health()
+        health: dict[str, Any] = self.history.health()
         return health
 
     def stop(self) -> None:
@@ -144,6 +148,94 @@ def test_a_datagram_larger_than_any(station: Station) -> None:
     health = station.settle()
     assert health["malformed"] == 1
     assert dict(station.recorder.malformed) == {"oversized": 1}
+
+
+def test_descriptors_in_datagrams_are_closed(tmp_path: Path) -> None:
+    recorder = Recorded(tmp_path)
+    try:
+        sent = tmp_path / "sent"
+        with (
+            sent.open("w") as file,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
+        ):
+            sender.connect(recorder.socket)
+            before = len(os.listdir(f"/proc/{recorder.process.pid}/fd"))
+            for n in range(1, 51):
+                socket.send_fds(sender, [tick(os.getpid(), n, time.time())], [file.fileno()] * 4)
+            recorder.wait_until_received(50)
+            folder = Path(f"/proc/{recorder.process.pid}/fd")
+            assert str(sent) not in {os.readlink(each) for each in folder.iterdir()}
+            # The API has opened connections to the store meanwhile.
+            assert len(os.listdir(folder)) < before + 50
+        assert recorder.ask("now")["recorder"]["malformed"] == 0
+    finally:
+        recorder.stop()
+
+
+def test_a_field_that_comes_twice_is_malformed(station: Station) -> None:
+    """Many values of a setting would be a list of any length in the identity of the process."""
+    good = tick(7, 1, time.time(), policy="priority")
+    # Field 1002 is the policy.
+    again = b"\xea\x03\x04\x08\x00deadline"
+    station.send(good + again, good + 5_000 * again, good)
+    assert station.settle()["malformed"] == 2
+    assert dict(station.recorder.malformed) == {"field N comes twice": 2}
+    (sender,) = station.recorder.known()
+    assert sender.identity["policy"] == "priority"
+
+
+def test_a_datagram_that_the_recorder_fails_to_process_ends_nothing(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while it is read nor afterwards, with others."""
+    identify = station.recorder.senders.identify
+    add = station.recorder.totals.add
+
+    def fail_for_one(kind: int, pid: int, *rest: Any) -> Any:
+        if pid == 13:
+            raise RuntimeError("a defect\n\x1b[2J")
+        return identify(kind, pid, *rest)
+
+    def fail_once(ticks: Any) -> None:
+        monkeypatch.setattr(station.recorder.totals, "add", add)
+        raise LookupError("another")
+
+    monkeypatch.setattr(station.recorder.senders, "identify", fail_for_one)
+    now = time.time()
+    station.send(tick(13, 1, now), tick(7, 1, now), tick(13, 2, now))
+    assert station.settle()["malformed_by_reason"] == {"internal error": 2}
+    monkeypatch.setattr(station.recorder.totals, "add", fail_once)
+    station.send(tick(7, 2, now))
+    wait_until(lambda: station.history.health()["malformed"] == 3)
+    station.send(tick(7, 3, now))
+    station.settle()
+    assert [sender.sequence for sender in station.recorder.known()] == [3]
+    (line,) = station.lines
+    assert line.startswith("a datagram could not be processed (")
+    assert line.isprintable()
+    assert "RuntimeError: a defect" in line
+
+
+def test_events_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the bytes of their texts; of their other fields, only numbers are kept."""
+    monkeypatch.setattr(live, "MAX_EVENT_BYTES", 500_000)
+    bench = Bench(None)
+    for n in range(1, 101):
+        slow = message(
+            SLOW,
+            *(7, n, START),
+            slow_start_stamp=START - n,
+            slow_stack="x" * 20_000,
+            slow_log_id="y" * 5_000,
+            server_time_buckets=[1000] * 2_000,
+        )
+        # A field that no version knows.
+        bench.give(slow + b"\x50\x13\x01" + bytes(8))
+    found = bench.history.events("slow", START - 200, START + 1, EVERYTHING, 1000)
+    assert [START - each["time"] for each in found] == list(range(83, 101))
+    assert all("server_time_buckets" not in each and "id4944" not in each for each in found)
+    assert all(len(key) < 1000 for _, _, key in bench.recorder.live._events)
+    bench.stop()
 
 
 def test_any_bytes_at_all(station: Station) -> None:

@@ -11,6 +11,7 @@ import re
 import socket
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 
@@ -23,12 +24,16 @@ from headway.recorder.receive.processes import Refused, Sender, Senders, source_
 from headway.recorder.records.events import KNOWN_KINDS, Limiter, find_events
 from headway.recorder.records.health import Health
 from headway.recorder.store.store import Store
+from headway.report import columns
 
 # Datagrams that arrive within this time are processed together.
 PATIENCE_NS = 100_000_000
 # The most datagrams that are processed before the lock is released.
 BURST = 64
 TIDY_INTERVAL_S = 10.0
+# The key in `malformed` of datagrams that the recorder failed to process.
+DEFECT = "internal error"
+MAX_REASON = 200
 # A datagram, its sender's pid and uid if the kernel attests them, and whether it was truncated.
 Arrived = tuple[bytes, "tuple[int, int] | None", bool]
 
@@ -41,10 +46,12 @@ class Recorder:
         inlet: Inlet | None = None,
         store: Store | None = None,
         clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._inlet = inlet
         self.store = store
         self._clock = clock
+        self._tell = tell
         self._lock = threading.Lock()
         # Derived from the time, so that numbers keep growing across restarts.
         self._number = max(time.time_ns() // 1000, store.committed + 1 if store else 0)
@@ -92,7 +99,11 @@ class Recorder:
                     self.refused["rate"] += refused
             # Other threads can take the lock between two bursts.
             for start in range(0, len(arrived), BURST):
-                self.take(arrived[start : start + BURST])
+                try:
+                    self.take(arrived[start : start + BURST])
+                except Exception as error:
+                    with self._lock:
+                        self._count_defect(error)
 
     def take(self, arrived: list[Arrived]) -> None:
         if not arrived:
@@ -107,7 +118,10 @@ class Recorder:
                     self.oversized += 1
                     self.malformed["oversized"] += 1
                     continue
-                self._take_one(datagram, credentials, now, ticks, events)
+                try:
+                    self._take_one(datagram, credentials, now, ticks, events)
+                except Exception as error:
+                    self._count_defect(error)
             self.live.add(ticks, events, now)
             self.totals.add(ticks)
             if self.store is not None and (ticks or events):
@@ -153,6 +167,18 @@ class Recorder:
             if self._limiter.passes(sender, found, now):
                 self._number += 1
                 events.append(Event(self._number, found.kind, found.time, sender, *found[2:]))
+
+    def _count_defect(self, error: Exception) -> None:
+        """Counts a datagram that a defect of the recorder keeps from being processed. Reception
+        goes on, and the log says so once."""
+        if DEFECT not in self.malformed:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place, what = f"{frame.filename}:{frame.lineno}", f"{type(error).__name__}: {error}"
+            self._tell(
+                f"a datagram could not be processed ({place}: {columns.name(what, MAX_REASON)}); "
+                f"all such datagrams are counted as {DEFECT!r}"
+            )
+        self.malformed[DEFECT] += 1
 
     def known(self) -> list[Sender]:
         with self._lock:

@@ -53,7 +53,7 @@ class Station:
         if settings.store is not None:
             self._store = Store(settings.store, settings.store_limit_bytes, tell)
             stack.callback(self._store.close)
-        self.recorder = Recorder(inlet, self._store)
+        self.recorder = Recorder(inlet, self._store, tell=tell)
         store = self._store
         self.history = History(
             self.recorder.live,

@@ -126,7 +126,8 @@ class Store:
             self._check_place()
             self._commit_waiting()
             self._tidy()
-        except (sqlite3.Error, OSError, ValueError, schema.WrongStore) as error:
+        except Exception as error:
+            # Whatever it is, the next batch is tried: an item that cannot be written is a defect.
             self._fail(error)
             return False
         if self.error:
