@@ -370,7 +370,7 @@ def make_store(path: str, ticks: Sequence[bytes], now: float, span_s: float) -> 
         for level in LEVELS:
             set_mark(database, f"done:{level.table}", now)
         transact(database, lambda: forget_old(database, now))
-        while transact(database, lambda: forget_most(database, DEFAULT_LIMIT_BYTES)):
+        while transact(database, lambda: forget_most(database, DEFAULT_LIMIT_BYTES, now)):
             pass
         database.execute("PRAGMA incremental_vacuum").fetchall()
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

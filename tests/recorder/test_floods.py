@@ -18,9 +18,12 @@ import pytest
 from heard import GC_EVENT, MARK, TICK, Ear
 from recorded import Recorded
 from test_recorder import Station, wait_until
+from test_store import TEXTS
 from ticks import tick
 
 from headway import _native
+from headway.recorder.store import schema, store
+from headway.recorder.store.retention import used_bytes
 from headway.recorder.store.selection import EVERYTHING
 
 HERE = Path(__file__).parent
@@ -75,6 +78,25 @@ for _ in range(500):
     pid = os.fork()
     if pid == 0:
         send(sys.argv[1], tick(os.getpid(), 1, time.time()))
+        os._exit(0)
+    os.waitpid(pid, 0)
+"""
+
+# 500 processes, each of which says as much about itself as fits, once and with settings repeated.
+IDENTITIES = f"""
+import os, sys, time
+sys.path.insert(0, {str(HERE)!r})
+from ticks import TICK, message, send
+for _ in range(500):
+    pid = os.fork()
+    if pid == 0:
+        pid = os.getpid()
+        text = str(pid).ljust(255, chr(1))
+        texts = {{name: text for name in {TEXTS!r}}}
+        # Field 1002 is the policy.
+        again = 190 * (b"\\xea\\x03\\x04\\xff\\x00" + text.encode())
+        send(sys.argv[1], message(TICK, pid, 1, time.time(), **texts) + again)
+        send(sys.argv[1], message(TICK, pid, 2, time.time(), **texts))
         os._exit(0)
     os.waitpid(pid, 0)
 """
@@ -188,6 +210,28 @@ def test_five_hundred_processes(station: Station) -> None:
     assert (health["refused"], health["malformed"], health["processes"]) == (0, 0, 500)
     now = time.time()
     assert len(station.history.per_process(now - 300, now + 1, EVERYTHING)) == 500
+
+
+def test_identities_do_not_exceed_the_limit_of_the_store(tmp_path: Path) -> None:
+    limit = 4 * 2**20
+    recorder = Recorded(tmp_path, "--store-limit", "4M")
+
+    def is_within() -> bool:
+        with contextlib.closing(schema.connect_read_only(str(recorder.store))) as database:
+            return used_bytes(database) <= limit
+
+    try:
+        subprocess.run(
+            [sys.executable, "-c", IDENTITIES, recorder.socket], check=True, timeout=LONGEST_S
+        )
+        recorder.wait_until_received(1000)
+        wait_until(lambda: recorder.ask("now")["recorder"]["store"]["waiting"] == 0)
+        assert recorder.ask("now")["recorder"]["malformed"] == 500
+        wait_until(is_within)
+        spare = store.SPARE_PAGES * schema.PAGE_BYTES
+        wait_until(lambda: recorder.store.stat().st_size <= limit + spare)
+    finally:
+        recorder.stop()
 
 
 @pytest.fixture(name="container")

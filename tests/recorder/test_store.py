@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from ticks import START, Bench, Clock, requests, tick
+from ticks import SLOW, START, Bench, Clock, message, requests, tick
 
 from headway.errors import CommandError
 from headway.recorder.store import schema, store
@@ -23,6 +23,11 @@ from headway.recorder.store.retention import used_bytes
 from headway.recorder.store.selection import EVERYTHING, Selection
 
 HERE = Path(__file__).resolve().parent
+# The texts in an identity.
+TEXTS = (
+    *("mod_wsgi_version", "python_version", "apache_version", "mpm_name", "headway_version"),
+    *("gil_mode", "policy", "process_name"),
+)
 
 
 def test_a_restart_goes_on(tmp_path: Path) -> None:
@@ -328,6 +333,129 @@ def test_the_size_is_bounded(tmp_path: Path) -> None:
         assert minutes < 5 * 25
     # Only details were removed: every request is still in the sums.
     assert bench.requests(START, bench.clock.now + 1) == 75_000
+    bench.stop()
+
+
+def big_identities(bench: Bench, pids: range) -> None:
+    """A process each second that says 8 times 255 bytes about itself, each character escaped."""
+    for pid in pids:
+        bench.run(1, (pid,), **{name: f"{pid}".ljust(255, "\x01") for name in TEXTS})
+
+
+def test_identities_do_not_exceed_the_size(tmp_path: Path) -> None:
+    """Of processes that were seen long ago, they are dropped, and nothing else is."""
+    path, limit = tmp_path / "store.sqlite", 6 * 2**20
+    bench = Bench(path, limit_bytes=limit)
+    bench.run(60)
+    big_identities(bench, range(1000, 1400))
+    bench.run(60)
+    bench.settle()
+    with closing(sqlite3.connect(path)) as database:
+        assert used_bytes(database) <= limit
+        (identities,) = database.execute("SELECT count(*) FROM identity").fetchone()
+        (processes,) = database.execute("SELECT count(*) FROM process").fetchone()
+        assert identities <= processes < 200
+    # The last ones are there, and so is the one that reports on.
+    found = {each.pid for each in bench.history.processes(at=bench.clock.now + 1)}
+    assert 100 in found
+    assert bench.requests(START, START + 60) == 590
+    assert bench.store is not None
+    assert bench.store.error == ""
+    clock = bench.clock
+    bench.stop()
+    margin = (store.SPARE_PAGES + 1) * schema.PAGE_BYTES
+    assert path.stat().st_size <= limit + margin
+    bench = Bench(path, clock)
+    assert 100 in {each.pid for each in bench.history.processes(at=clock.now + 1)}
+    bench.stop()
+
+
+def test_even_identities_of_processes_that_report_do_not_exceed_the_size(tmp_path: Path) -> None:
+    path, limit = tmp_path / "store.sqlite", store.MIN_LIMIT_BYTES
+    bench = Bench(path, limit_bytes=limit)
+    for pid in range(1000, 1400):
+        bench.give(tick(pid, 1, START, **{name: f"{pid}".ljust(255, "\x01") for name in TEXTS}))
+    bench.settle()
+    with closing(sqlite3.connect(path)) as database:
+        assert used_bytes(database) <= limit
+    # A process whose row was dropped gets another one.
+    bench.run(1, (1000,))
+    assert bench.requests(bench.clock.now, bench.clock.now + 1) == 10
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT count(*) FROM process WHERE pid = 1000").fetchone()
+        assert found == (1,)
+    bench.stop()
+
+
+def test_a_process_that_changes_its_identity_leaves_none_behind(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    bench = Bench(path)
+    for n in range(20):
+        bench.clock.now += 60
+        bench.run(1, (100,), policy=f"policy {n}")
+    bench.clock.now += 61
+    bench.run(1, (100,))
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM identity").fetchone() == (1,)
+    bench.stop()
+
+
+def test_ids_of_dropped_processes_are_not_given_again(tmp_path: Path) -> None:
+    """Rows of the old process would be the new one's."""
+    path, year_s = tmp_path / "store.sqlite", 401 * 86_400
+    bench = Bench(path)
+    bench.run(130, (100,))
+    with closing(sqlite3.connect(path)) as database:
+        ids = set(database.execute("SELECT id FROM process"))
+    bench.clock.now += year_s
+    bench.store_now()
+    bench.run(1, (101,))
+    with closing(sqlite3.connect(path)) as database:
+        (later,) = database.execute("SELECT id FROM process WHERE pid = 101")
+        assert later not in ids
+    bench.stop()
+
+
+@pytest.mark.parametrize("table", ["event", "tick"])
+def test_a_flood_costs_its_own_table_alone(tmp_path: Path, table: str) -> None:
+    path, limit = tmp_path / "store.sqlite", 4 * 2**20
+    bench = Bench(path, limit_bytes=limit)
+    bench.run(120)
+    bench.clock.now += 66
+    bench.store_now()
+    for n in range(1, 201):
+        noise = os.urandom(25_000).hex()
+        if table == "event":
+            for pid in (200, 201, 202):
+                slow = message(SLOW, pid, n, bench.clock.now, slow_stack=noise, slow_log_id=f"{n}")
+                bench.give(slow)
+        else:
+            rows = [{"endpoint_name": noise[at : at + 900]} for at in range(0, 50_000, 900)]
+            bench.give(tick(200, n, bench.clock.now, endpoints=rows, request_count=0))
+        bench.store_now()
+    bench.settle()
+    with closing(sqlite3.connect(path)) as database:
+        assert used_bytes(database) <= limit
+    assert bench.requests(START, START + 120) == 1190
+    bench.stop()
+
+
+def test_an_unforeseen_error_does_not_end_the_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path / "store.sqlite")
+
+    def fail(*_: object) -> None:
+        raise OverflowError("a defect")
+
+    assert bench.store is not None
+    monkeypatch.setattr(bench.store, "_insert", fail)
+    bench.run(2)
+    assert bench.store.error == "a defect"
+    monkeypatch.undo()
+    bench.run(2)
+    assert bench.store.error == ""
+    assert bench.requests(START, bench.clock.now + 1) == 40
     bench.stop()
 
 

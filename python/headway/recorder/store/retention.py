@@ -1,13 +1,15 @@
 """The retention of the store: deletes rows by age, level by level, and by size.
 
 Each table has a share of the size. When the database has grown to its limit, the table that exceeds
-its share most loses its oldest rows; usually this is the table of the ticks. The mark `kept:TABLE`
-is the time before which rows were deleted, so that readers know which level to use. Runs in the
-store's writing thread, inside its transactions.
+its share most loses its oldest rows; usually this is the table of the ticks. Events, processes and
+calls are within their shares unless somebody floods the recorder. The mark `kept:TABLE` is the time
+before which rows were deleted, so that readers know which level to use. Runs in the store's writing
+thread, inside its transactions.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from typing import NamedTuple
 
@@ -51,6 +53,31 @@ KEPT = (
 
 # Beyond this number, the oldest processes are deleted; the sums of their groups remain.
 MAX_PROCESSES = 100_000
+
+# The share of processes with their groups and identities. Those that were seen after this time may
+# still report; a process's row is written once a minute.
+PROCESSES_SHARE = 0.1
+REPORTING_S = 2 * MINUTE_S
+# SQLite gives the largest id again if its row is deleted, and rows of others would pass to the new
+# owner.
+NOT_LAST = "id < (SELECT max(id) FROM process)"
+
+
+class Unordered(NamedTuple):
+    """A table whose row ids are no times: the bytes of a row, the column that orders rows from the
+    oldest on, and its share of the store's size."""
+
+    table: str
+    bytes: str
+    age: str
+    share: float
+
+
+UNORDERED = (
+    Unordered("event", "length(body) + 2 * length(key) + 100", "time", 0.2),
+    # Ticks that are in no rollup yet.
+    Unordered("tick", "length(record) + 60", "number", 0.5),
+)
 
 # The largest age and number of events by kind.
 EVENTS = {
@@ -103,21 +130,35 @@ def forget_old(connection: sqlite3.Connection, now: float) -> None:
     ).fetchone()
     if surplus is not None:
         oldest = max(oldest, surplus[0])
-    dropped = connection.execute("DELETE FROM process WHERE last_seen <= ?", (oldest,))
+    dropped = connection.execute(
+        f"DELETE FROM process WHERE last_seen <= ? AND {NOT_LAST}", (oldest,)
+    )
+    # Processes may change what they say about themselves, as often as they report.
+    _drop_unused_identities(connection)
     if dropped.rowcount:
-        connection.execute("DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)")
-        connection.execute(
-            "DELETE FROM process_group WHERE id NOT IN (SELECT process_group FROM process)"
-        )
+        _drop_unused_groups(connection)
 
 
-def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:
-    """If the database exceeds the limit, drops a slice of the table that exceeds its share most.
-    Returns whether anything was dropped."""
+def forget_most(connection: sqlite3.Connection, limit_bytes: int, now: float) -> bool:
+    """If the database exceeds the limit, drops a part of a table: of one that exceeds its share of
+    the limit, or of the one that exceeds its share most. Processes that still report are dropped
+    only if no rollups are left. Returns whether anything was dropped."""
     if used_bytes(connection) <= limit_bytes:
         return False
-    if forget_most_calls(connection, limit_bytes):
-        return True
+    return (
+        forget_most_calls(connection, limit_bytes)
+        or _drop_processes(connection, PROCESSES_SHARE * limit_bytes, now - REPORTING_S)
+        or any(_drop_oldest(connection, each, each.share * limit_bytes) for each in UNORDERED)
+        or _drop_slice(connection)
+        or _drop_processes(connection, PROCESSES_SHARE * limit_bytes, math.inf)
+        or any(_drop_oldest(connection, each, 0) for each in UNORDERED)
+        or forget_most_calls(connection, 0)
+        or _drop_processes(connection, 0, math.inf)
+    )
+
+
+def _drop_slice(connection: sqlite3.Connection) -> bool:
+    """Drops a slice of the table of KEPT that exceeds its share most."""
     by_excess = sorted(
         KEPT,
         key=lambda kept: read_mark(connection, f"bytes:{kept.table}") / kept.share,
@@ -131,11 +172,68 @@ def forget_most(connection: sqlite3.Connection, limit_bytes: int) -> bool:
         slice_ = 1 + int((last - first) * SLICE)
         _drop_before(connection, kept, (first + slice_) * kept.width_s)
         return True
-    # All other tables are empty, so the events alone exceed the limit.
+    return False
+
+
+def _drop_oldest(connection: sqlite3.Connection, unordered: Unordered, most_bytes: float) -> bool:
+    """Drops a tenth of the table, its oldest rows, if it has more bytes."""
+    table = unordered.table
+    (size,) = connection.execute(f"SELECT sum({unordered.bytes}) FROM {table}").fetchone()
+    if (size or 0) <= most_bytes:
+        return False
+    connection.execute(
+        f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} "
+        f"ORDER BY {unordered.age} LIMIT 1 + (SELECT count(*) FROM {table}) / 10)"
+    )
+    return True
+
+
+def _drop_processes(connection: sqlite3.Connection, most_bytes: float, seen_before: float) -> bool:
+    """If processes with their groups and identities have more bytes, drops a tenth of them: those
+    that were seen longest ago, and before `seen_before`."""
+    if _bytes_of_processes(connection) <= most_bytes:
+        return False
+    if _drop_unused_identities(connection):
+        return True
     dropped = connection.execute(
-        "DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY time LIMIT 1000)"
+        "DELETE FROM process WHERE id IN (SELECT id FROM process WHERE last_seen < ? "
+        f"AND {NOT_LAST} ORDER BY last_seen LIMIT 1 + (SELECT count(*) FROM process) / 10)",
+        (seen_before,),
+    )
+    if not dropped.rowcount:
+        return False
+    for table in ("event", "tick"):
+        connection.execute(f"DELETE FROM {table} WHERE process NOT IN (SELECT id FROM process)")
+    _drop_unused_identities(connection)
+    _drop_unused_groups(connection)
+    return True
+
+
+def _bytes_of_processes(connection: sqlite3.Connection) -> int:
+    """An estimate. A text that an index has too counts twice."""
+    return sum(
+        connection.execute(f"SELECT coalesce(sum({size}), 0) FROM {table}").fetchone()[0]
+        for table, size in (
+            ("identity", "2 * length(body) + 50"),
+            ("process", "2 * length(host) + length(kind) + 150"),
+            ("process_group", "2 * (length(host) + length(name)) + 50"),
+        )
+    )
+
+
+def _drop_unused_identities(connection: sqlite3.Connection) -> bool:
+    """Drops identities that no process has. Returns whether there were any."""
+    dropped = connection.execute(
+        "DELETE FROM identity WHERE id NOT IN (SELECT identity FROM process)"
     )
     return dropped.rowcount > 0
+
+
+def _drop_unused_groups(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "DELETE FROM process_group WHERE id NOT IN (SELECT process_group FROM process) "
+        "AND id < (SELECT max(id) FROM process_group)"
+    )
 
 
 def _drop_before(connection: sqlite3.Connection, kept: Kept, time: float) -> None:

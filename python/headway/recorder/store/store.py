@@ -35,6 +35,8 @@ COMMIT_INTERVAL_S = 1.0
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 # The longest time that rollup may delay the next batch.
 ROLLUP_BUDGET_S = 0.3
+# The longest time that deleting rows for the size's sake may add to that.
+FORGET_BUDGET_S = 0.3
 # Together with the write-ahead log, the store stays below a gigabyte.
 DEFAULT_LIMIT_BYTES = 900 * 2**20
 MIN_LIMIT_BYTES = 2**20
@@ -127,7 +129,7 @@ class Store:
             self._commit_waiting()
             self._tidy()
         except Exception as error:
-            # Whatever it is, the next batch is tried: an item that cannot be written is a defect.
+            # The next batch is tried after any error: a defect must not end the thread.
             self._fail(error)
             return False
         if self.error:
@@ -315,22 +317,29 @@ class Store:
         # `abs` covers a clock that was set back.
         if abs(now - self._forgot) >= MINUTE_S:
             transact(connection, lambda: forget_old(connection, now))
-            self._groups = groups_of(connection)
-            for sender in [each for each in self._rows if now - each.arrived > 3600]:
-                del self._rows[sender]
-                self._saved.pop(sender, None)
+            self._forget_rows(connection, now)
             self.oldest = oldest_time(connection)
             self._forgot = now
-        while time.monotonic() < end and transact(
-            connection, lambda: forget_most(connection, self._limit_bytes)
-        ):
-            pass
+        end = time.monotonic() + FORGET_BUDGET_S
+        while transact(connection, lambda: forget_most(connection, self._limit_bytes, now)):
+            self._forget_rows(connection, now)
+            if time.monotonic() >= end:
+                break
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]
         if free > SPARE_PAGES:
             # The pragma frees one page for each row that is fetched.
             connection.execute(
                 f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, 1000)})"
             ).fetchall()
+
+    def _forget_rows(self, connection: sqlite3.Connection, now: float) -> None:
+        """Forgets which rows processes have that were deleted or are silent."""
+        kept = {row for (row,) in connection.execute("SELECT id FROM process")}
+        for sender, row in list(self._rows.items()):
+            if row not in kept or now - sender.arrived > 3600:
+                del self._rows[sender]
+                self._saved.pop(sender, None)
+        self._groups = groups_of(connection)
 
     def _roll_up(self, connection: sqlite3.Connection, now: float, end: float) -> None:
         rollup = Rollup(connection)
