@@ -24,8 +24,10 @@ from typing import Any
 
 from served import STAMP
 
+from headway import __version__
 from headway.address import Address
-from headway.server.control import Control, Gone, open_pair
+from headway.server import free_threading
+from headway.server.control import Control, Datagram, Gone, open_pair
 from headway.server.settings import ProcessGroup, ServerSettings
 from headway.server.signals import RECORDERS_END
 from headway.server.supervisor.listeners import Listeners
@@ -52,6 +54,8 @@ class Machine:
         self.obeys = True
         # Whether a process that a template forks sends its pid at once.
         self.claims = True
+        # Whether a Python that is asked for its build and its version answers at once.
+        self.answers = True
         # Raised by the start of a process.
         self.spawn_error: OSError | None = None
         # Writes SIGCHLD for the supervisor.
@@ -101,6 +105,10 @@ class Machine:
     ) -> int:
         if self.spawn_error is not None:
             raise self.spawn_error
+        if free_threading.QUESTION[-1] in arguments:
+            fd = next(fd for action, fd, to, *_ in options["file_actions"] if to == 1)
+            self.started.append(Asked(self, next(self._pids), os.dup(fd), arguments))
+            return self.started[-1].pid
         control = None
         if "telemetry" not in arguments:
             control = Control(socket.socket(fileno=os.dup(int(arguments[-1]))))
@@ -181,15 +189,13 @@ class Machine:
 
 
 class _Control(Control):
-    """Messages of a forked process have its pid, which the kernel supplies to `System`."""
+    """Datagrams of a forked process have its pid, which the kernel supplies to `System`."""
 
     sender = 0
 
-    def receive_with_fds(self, max_fds: int, *, wait: bool = True) -> Any:
-        message, fds = super().receive_with_fds(max_fds, wait=wait)
-        if message is not None and self.sender:
-            message["pid"] = self.sender
-        return message, fds
+    def receive_datagram(self, max_fds: int = 0, *, wait: bool = True) -> Datagram | None:
+        datagram = super().receive_datagram(max_fds, wait=wait)
+        return datagram if datagram is None else datagram._replace(pid=self.sender)
 
 
 class Simulated:
@@ -322,6 +328,28 @@ class Simulated:
             self.sends("requests", count=self.requests, interpreters=[])
         elif command == "retire" and self.obeys:
             self.ends()
+
+
+class Asked(Simulated):
+    """The Python of a `python-home` that is asked."""
+
+    def __init__(self, machine: Machine, pid: int, pipe: int, arguments: list[str]) -> None:
+        super().__init__(machine, pid, None, {}, arguments)
+        self.is_recorder = False
+        self._pipe = pipe
+        self._answers = machine.answers
+
+    def answers(self, text: str = f"None\n{__version__}\n") -> None:
+        os.write(self._pipe, text.encode())
+        self.exits()
+
+    def _begin(self) -> None:
+        if self._answers:
+            self.answers()
+
+    def _end(self, status: int) -> None:
+        os.close(self._pipe)
+        super()._end(status)
 
 
 class _Signals:
@@ -464,7 +492,7 @@ class Simulation:
     @property
     def workers(self) -> list[Simulated]:
         """Those that are alive, by number, the older first."""
-        others = [*self.templates, *self.recorders]
+        others = [*self.templates, *self.recorders, *self.asked]
         found = [each for each in self.machine.alive if each not in others]
         return sorted(found, key=lambda each: each.number)
 
@@ -475,6 +503,11 @@ class Simulation:
     @property
     def recorders(self) -> list[Simulated]:
         return [each for each in self.machine.alive if each.is_recorder]
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The Pythons that have not answered."""
+        return [each for each in self.machine.alive if isinstance(each, Asked)]
 
     def newest(self) -> Simulated:
         return self.machine.started[-1]

@@ -268,7 +268,7 @@ REASONS = [
     ("inactivity_timeout", "no request for 5 s"),
     ("request_timeout", "GET /slow has run for 9 s"),
     ("cpu_time_limit", "1 s"),
-    ("memory", ""),
+    ("inactivity_timeout", ""),
 ]
 
 

@@ -1,14 +1,16 @@
 """The control socket between the supervisor and one of its processes: one JSON object per datagram.
 
 It is a SOCK_SEQPACKET pair, so either side notices at once that the other one has gone. The
-supervisor never waits for it. This module knows the form of messages and not their contents:
+supervisor never waits for it. A datagram of a process is what an application wrote, if it likes:
+the supervisor's `messages` checks each one. This module knows the form of messages and not their
+contents:
 
 to a process    its task, as the first message (see `worker.Task`), {"command": "serve"},
                 {"command": "retire", "reason", "detail"}, {"command": "count"},
                 {"command": "set gil", "policy", "switch_interval_s"},
                 {"command": "block", "action": "begin", "end" or "read", "path"},
                 and to a template {"command": "fork"} with a descriptor
-from a process  {"event": "started"} from a forked process,
+from a process  {"event": "started"} from a forked process, whose pid the kernel adds,
                 {"event": "ready", "switch_interval_s"},
                 {"event": "gil", "enabled", "undeclared"} at the start, and without a GIL for each
                 imported module that does not declare that it can run without one,
@@ -26,10 +28,11 @@ from a process  {"event": "started"} from a forked process,
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 # Room for the paths of all files that an application imports, and far below the kernel's buffers.
 MAX_DATAGRAM_BYTES = 131_072
@@ -42,6 +45,13 @@ Message = dict[str, Any]
 
 class Gone(Exception):
     """The other side has closed, or its process has ended."""
+
+
+class Datagram(NamedTuple):
+    data: bytes
+    # The sender's process id from the kernel; 0 unless `ask_for_pids` was called before.
+    pid: int
+    fds: list[int]
 
 
 class Control:
@@ -69,13 +79,26 @@ class Control:
         return True
 
     def receive(self, *, wait: bool = True) -> Message | None:
-        """The next message. `None` if there is none yet, or if a datagram is not a message: an
-        application can write to any descriptor of its process. Raises `Gone`."""
+        """The next message. `None` if there is none yet, or if a datagram is not a message. Raises
+        `Gone`."""
         return self.receive_with_fds(0, wait=wait)[0]
 
     def receive_with_fds(
         self, max_fds: int, *, wait: bool = True
     ) -> tuple[Message | None, list[int]]:
+        """The next message and at most `max_fds` descriptors, which the caller closes."""
+        datagram = self.receive_datagram(max_fds, wait=wait)
+        if datagram is None:
+            return None, []
+        try:
+            message = json.loads(datagram.data)
+        except (ValueError, RecursionError):
+            message = None
+        return message if isinstance(message, dict) else None, datagram.fds
+
+    def receive_datagram(self, max_fds: int = 0, *, wait: bool = True) -> Datagram | None:
+        """The next datagram; `None` if there is none yet. Closes the descriptors beyond `max_fds`:
+        whoever can send can send some with each datagram. Raises `Gone`."""
         flags = socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT)
         size = socket.CMSG_SPACE(4 * max_fds) + socket.CMSG_SPACE(UCRED.size)
         try:
@@ -86,26 +109,26 @@ class Control:
                 # before the messages that the other side has sent.
                 data, ancillary, _, _ = self.socket.recvmsg(MAX_DATAGRAM_BYTES, size, flags)
         except BlockingIOError:
-            return None, []
+            return None
         except OSError:
             raise Gone from None
-        by_kind = {kind: raw for _, kind, raw in ancillary}
-        fds = list(array("i", by_kind.get(socket.SCM_RIGHTS, b"")))
+        pid, fds = 0, array("i")
+        for _, kind, raw in ancillary:
+            if kind == socket.SCM_RIGHTS:
+                # The room for credentials holds descriptors too, and may end within one.
+                fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
+            elif kind == socket.SCM_CREDENTIALS:
+                pid = UCRED.unpack(raw)[0]
+        kept = max_fds if data else 0
+        for fd in fds[kept:]:
+            os.close(fd)
         if not data:
             raise Gone
-        try:
-            message = json.loads(data)
-        except (ValueError, RecursionError):
-            return None, fds
-        if not isinstance(message, dict):
-            return None, fds
-        if socket.SCM_CREDENTIALS in by_kind:
-            message["pid"] = UCRED.unpack(by_kind[socket.SCM_CREDENTIALS])[0]
-        return message, fds
+        return Datagram(data, pid, list(fds[:kept]))
 
     def ask_for_pids(self) -> None:
-        """Makes the kernel add the sender's process id to each message, as `pid`, so that no
-        process can pretend to be another one."""
+        """Makes the kernel add the sender's process id to each datagram, so that no process can
+        pretend to be another one."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def close(self) -> None:

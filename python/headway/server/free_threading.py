@@ -7,17 +7,31 @@ module does not look at the imports of applications.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import sysconfig
-from functools import lru_cache
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from headway.errors import CommandError
+from headway.server.file_state import MISSING, FileState, state_of
 
 BUILD_TIMEOUT_S = 30
 OF_THIS_PYTHON = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# The arguments of a Python that tells its build and its version of Headway, in two lines.
+QUESTION = (
+    "-I",
+    "-c",
+    "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED'), flush=True); "
+    "import headway, headway._native; print(headway.__version__)",
+)
 ALLOWED = "a free-threaded build of CPython, 3.13t or later, to run headway or as python-home"
+
+# The state of each Python's file when it was asked, and its answer, by its python-home.
+_known: dict[str, tuple[FileState, bool | None]] = {}
+_may_ask = True
 
 
 def interpreter(python_home: str | None) -> str:
@@ -27,29 +41,68 @@ def interpreter(python_home: str | None) -> str:
     return os.path.join(python_home, "bin", "python")
 
 
+class Answer(NamedTuple):
+    """What a Python says of itself. `None` and "" where it does not say."""
+
+    is_free_threaded: bool | None
+    version: str
+
+
+def read_answer(text: str) -> Answer:
+    """`text` is the output of a Python with the arguments `QUESTION`."""
+    build, version, *_ = [*text.split("\n"), "", ""]
+    return Answer({"1": True, "0": False, "None": False}.get(build.strip()), version.strip())
+
+
+class Unasked(Exception):
+    """A Python has to be asked first, which takes as long as its start."""
+
+    def __init__(self, python_home: str) -> None:
+        super().__init__(python_home)
+        self.python_home = python_home
+
+
+@contextlib.contextmanager
+def asking_nobody() -> Iterator[None]:
+    """While entered, `is_free_threaded` raises `Unasked` where it would wait for another Python."""
+    global _may_ask
+    _may_ask = False
+    try:
+        yield
+    finally:
+        _may_ask = True
+
+
 def is_free_threaded(python_home: str | None) -> bool | None:
     """Whether that Python can run without a GIL. `None` if it does not start; other code reports
     that error. A Python other than this one is asked once, unless its file is replaced."""
     if python_home is None:
         return OF_THIS_PYTHON
-    python = interpreter(python_home)
-    try:
-        found = os.stat(python)
-    except OSError:
+    state = state_of(interpreter(python_home))
+    if state == MISSING:
         return None
-    return _ask(python, found.st_dev, found.st_ino, found.st_mtime_ns)
+    known = _known.get(python_home)
+    if known is not None and known[0] == state:
+        return known[1]
+    if not _may_ask:
+        raise Unasked(python_home)
+    note(python_home, _ask(interpreter(python_home)))
+    return _known[python_home][1]
 
 
-@lru_cache(maxsize=64)
-def _ask(python: str, *_: int) -> bool | None:
-    program = "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED'))"
+def note(python_home: str, answer: bool | None) -> None:
+    """Keeps what that Python has answered to `QUESTION`."""
+    _known[python_home] = state_of(interpreter(python_home)), answer
+
+
+def _ask(python: str) -> bool | None:
     try:
         asked = subprocess.run(
-            [python, "-I", "-c", program], capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+            [python, *QUESTION], capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return asked.stdout.strip() == "1" if asked.returncode == 0 else None
+    return read_answer(asked.stdout).is_free_threaded
 
 
 def gil_enabled() -> bool:
@@ -77,8 +130,10 @@ def will_have_gil(python_home: str | None, free_threading: bool) -> bool:
 def mode_flags(python_home: str | None, free_threading: bool) -> list[str]:
     """The -X gil option for the command line of a process. It is explicit in both cases, so that
     PYTHON_GIL does not override it and no extension module turns the GIL on. Builds with a GIL get
-    no option."""
-    if not is_free_threaded(python_home):
+    no option. A Python that was asked is not asked again: the supervisor must not wait when it
+    starts a process."""
+    known = _known.get(python_home) if python_home is not None else None
+    if not (known[1] if known is not None else is_free_threaded(python_home)):
         return []
     return ["-X", f"gil={0 if free_threading else 1}"]
 

@@ -1,4 +1,5 @@
-"""The child processes of all generations that the supervisor has not reaped yet.
+"""The child processes of all generations that the supervisor has not reaped yet, and the children
+that ask a Python (`interpreter_check`).
 
 A worker that a template forks becomes a child of the supervisor because the kernel reparents it to
 the supervisor as a subreaper. The worker reports its pid when it runs, and may end before the
@@ -23,6 +24,8 @@ class Children:
         self._processes: list[Process] = []
         # The wait statuses, by pid, of children that no process in the list has claimed yet.
         self._unclaimed: dict[int, int] = {}
+        # Children that are no process of a group and have not been reaped.
+        self.others: set[int] = set()
 
     def __iter__(self) -> Iterator[Process]:
         """Iterates over a snapshot, so processes may be added or removed meanwhile."""
@@ -46,6 +49,8 @@ class Children:
         """Records the pid that the process reports. Returns how the process ended if it already
         has, else `None`."""
         status = self._unclaimed.pop(pid, None)
+        if any(each.pid == pid for each in self._processes):
+            return None
         if status is None and not self._is_ours(pid):
             # The message comes from application code that ran between the template's two forks.
             return None
@@ -62,6 +67,9 @@ class Children:
                 pid, status = self._system.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return
+                if pid in self.others:
+                    self.others.remove(pid)
+                    continue
                 process = next((each for each in self._processes if each.pid == pid), None)
                 if process is not None:
                     yield process, End.from_status(status)
@@ -84,11 +92,19 @@ class Children:
         """Kills all processes with SIGKILL and waits until they have ended."""
         for process in self._processes:
             process.signal(signal.SIGKILL)
-        for process in self._processes:
-            if process.pid:
+        for pid in self.others:
+            self._system.kill(pid, signal.SIGKILL)
+        for pid in (*(each.pid for each in self._processes), *self.others):
+            if pid:
                 with contextlib.suppress(ChildProcessError):
-                    self._system.waitpid(process.pid, 0)
+                    self._system.waitpid(pid, 0)
         self._processes.clear()
+        self.others.clear()
+
+    def kill_other(self, pid: int) -> None:
+        """Kills one of `others`; `reap` reaps it."""
+        if pid in self.others:
+            self._system.kill(pid, signal.SIGKILL)
 
     def _is_ours(self, pid: int) -> bool:
         """Whether `pid` is a child of this process."""

@@ -30,14 +30,7 @@ from headway.server.supervisor.exit_reports import Obituaries
 from headway.server.supervisor.generation import Generation, RunningGroup, Slot
 from headway.server.supervisor.launch import Launch
 from headway.server.supervisor.listeners import Listeners
-from headway.server.supervisor.process import (
-    End,
-    Failure,
-    Process,
-    State,
-    check_interpreter,
-    name_of,
-)
+from headway.server.supervisor.process import End, Failure, Process, State, name_of
 from headway.server.supervisor.service_manager import ServiceManager
 from headway.server.system import System
 from headway.server.worker.limits import grace_s
@@ -105,7 +98,6 @@ class Succession:
         processes of the current generation will end. If it raises `CommandError`, nothing has
         changed."""
         for group in settings.groups:
-            check_interpreter(group)
             if group.preload:
                 self._adopt_orphans(group)
         self._listeners.open(settings.groups)

@@ -7,25 +7,27 @@ one of these events or the next deadline, and for nothing else.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import socket
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from headway.errors import CommandError, Error
-from headway.server.control import Message
+from headway.server import free_threading
 from headway.server.poll_timeout import patience_ms
 from headway.server.settings import ServerSettings
 from headway.server.signals import IGNORED, ONE_SIGNAL_S, WATCHED, Signals
 from headway.server.stderr import say
+from headway.server.supervisor import messages
 from headway.server.supervisor.children import Children
 from headway.server.supervisor.deaths import Deaths
 from headway.server.supervisor.error_log import ErrorLog
+from headway.server.supervisor.interpreter_check import InterpreterCheck
 from headway.server.supervisor.life_cycle import Succession
 from headway.server.supervisor.listeners import Listeners
 from headway.server.supervisor.pid_file import pid_file
@@ -66,7 +68,8 @@ def supervise(
 
         def read_again() -> ServerSettings:
             try:
-                return reread()
+                with free_threading.asking_nobody():
+                    return reread()
             finally:
                 if watcher is not None:
                     watcher.add(configuration_files)
@@ -98,6 +101,16 @@ def supervise(
     return status
 
 
+class Upcoming:
+    """A generation that begins when the Pythons of its groups have been asked. `cause` is "" for
+    the first one. `settings` are `None` if they cannot be read before a Python has been asked."""
+
+    def __init__(self, cause: str, reason: str, settings: ServerSettings | None = None) -> None:
+        self.cause = cause
+        self.reason = reason
+        self.settings = settings
+
+
 class Supervisor:
     def __init__(
         self,
@@ -120,6 +133,8 @@ class Supervisor:
         self._since = time.time()
         self._children = Children(system)
         self._succession = Succession(listeners, self._children, self._service_manager, system)
+        self._interpreters = InterpreterCheck(self._children, system)
+        self._upcoming: Upcoming | None = None
         self._inquiry = Inquiry(system.monotonic)
         self._tuning = Tuning(system.monotonic)
         # The signal that killed all processes at once: SIGQUIT, or a second SIGTERM or SIGINT.
@@ -139,20 +154,24 @@ class Supervisor:
     # The parts of `run`
 
     def begin(self, settings: ServerSettings) -> None:
-        """Starts the first generation. Raises `CommandError`."""
+        """Starts the first generation, as soon as the Pythons of its groups have been asked. Raises
+        `CommandError`."""
         if self._dashboard is not None:
             self._dashboard.start()
             self._dashboard.wait_until_it_listens(self._signals)
-        self._succession.begin(self._reported(settings))
+        self._upcoming = Upcoming("", "graceful_signal", settings)
+        self._tend_upcoming()
 
     def is_over(self) -> bool:
         return not (self._children or self._succession.is_wanted())
 
     def take_turn(self) -> None:
-        """Waits for the next event or deadline and acts on it."""
+        """Waits for the next event or deadline and acts on it. Raises `CommandError` if the first
+        generation cannot begin."""
         self._wait()
         self._reap()
         self._service_manager.ping_if_due()
+        self._tend_upcoming()
         self._succession.tend()
         self._tuning.tend(self._children)
         if self._inquiry.is_over():
@@ -162,6 +181,7 @@ class Supervisor:
         """Kills the processes that are left, closes the sockets, and ends the recorder, which has
         all reports by now."""
         self._tuning.end("the server stops")
+        self._drop_upcoming()
         self._children.kill()
         self._listeners.shut_down()
         if self._dashboard is not None:
@@ -192,7 +212,7 @@ class Supervisor:
         poll.register(self._signals, select.POLLIN)
         by_fd = {each.control.fileno(): each for each in self._children}
         by_fd.pop(-1, None)
-        for fd in by_fd:
+        for fd in (*by_fd, *self._interpreters.fds()):
             poll.register(fd, select.POLLIN)
         for source in (self._watcher, self._status_socket, self._tuning):
             if source is not None and source.fileno() >= 0:
@@ -202,6 +222,7 @@ class Supervisor:
         for fd in ready:
             if fd in by_fd:
                 self._hear(by_fd[fd])
+        self._interpreters.hear(ready)
         if self._status_socket is not None and self._status_socket.fileno() in ready:
             self._meet(self._status_socket)
         if self._tuning.fileno() in ready:
@@ -213,6 +234,7 @@ class Supervisor:
 
     def _deadlines(self) -> Iterator[float]:
         yield from self._succession.deadlines()
+        yield from self._interpreters.deadlines()
         if self._service_manager.ping_at is not None:
             yield self._service_manager.ping_at
         yield from self._tuning.deadlines()
@@ -234,42 +256,47 @@ class Supervisor:
     # Messages from processes
 
     def _hear(self, process: Process) -> None:
-        for message in process.receive():
-            # The application can write to the control socket, so a message may be malformed.
-            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
-                self._act_on(process, message)
+        for event in process.receive():
+            try:
+                self._act_on(process, event)
+            except CommandError:
+                raise
+            except Exception:
+                # A defect of the supervisor: the event of one process must not end the others.
+                met = traceback.format_exc().rstrip()
+                say(f"{process}: an error in acting on its {type(event).__name__}\n{met}")
 
-    def _act_on(self, process: Process, message: Message) -> None:
-        event = message.get("event")
-        if event == "started" and not process.pid:
-            self._claim(process, int(message["pid"]))
-        elif event == "ready" and process.state is State.STARTING:
-            self._tuning.note_ready(process, message)
-            self._succession.has_imported(process)
-        elif event == "failed":
-            process.failure = Failure(
-                int(message["exit_code"]), str(message["message"]), str(message["details"])
-            )
-        elif event == "limit":
-            reason, detail = str(message["reason"]), str(message.get("detail", ""))
-            self._succession.replace(process, reason, detail)
-        elif event == "files" and self._watcher is not None:
-            states = dict(message["states"])
-            self._watcher.add_imported({str(path): tuple(states[path]) for path in states})
-        elif event == "gil":
-            process.gil_enabled = bool(message["enabled"])
-            self._note_undeclared(process, list(map(str, message["undeclared"])))
-        elif event == "requests":
-            self._inquiry.hear(process, int(message["count"]), list(message["interpreters"]))
-        elif event == "block":
-            self._tuning.hear(process, message)
-        elif event == "reporting":
-            process.reports_since = float(message["started"])
-        elif event == "reported":
+    def _act_on(self, process: Process, event: messages.Event) -> None:
+        if isinstance(event, messages.Started):
+            if not process.pid:
+                self._claim(process, event.pid)
+        elif isinstance(event, messages.Ready):
+            if process.state is State.STARTING:
+                self._tuning.note_ready(process, event.switch_interval_s)
+                self._succession.has_imported(process)
+        elif isinstance(event, messages.Failed):
+            process.failure = Failure(*event)
+        elif isinstance(event, messages.Limit):
+            self._succession.replace(process, event.reason, event.detail)
+        elif isinstance(event, messages.Files):
+            if self._watcher is not None:
+                self._watcher.add_imported(event.states)
+        elif isinstance(event, messages.Gil):
+            process.gil_enabled = event.enabled
+            self._note_undeclared(process, event.undeclared)
+        elif isinstance(event, messages.Requests):
+            self._inquiry.hear(process, event.requests, event.interpreters)
+        elif isinstance(event, messages.Block):
+            self._tuning.hear(process, event)
+        elif isinstance(event, messages.Reporting):
+            process.reports_since = event.started
+        elif isinstance(event, messages.Reported):
             process.has_reported = True
-        elif event == "closed":
+        elif isinstance(event, messages.Closed):
             process.has_closed = True
-        elif event == "stopped":
+        elif not process.has_stopped:
+            # Only once: each time sets the limit for the end anew.
+            process.has_stopped = True
             process.enter(State.STOPPING, process.group.shutdown_timeout_s)
 
     def _note_undeclared(self, process: Process, names: list[str]) -> None:
@@ -281,13 +308,14 @@ class Supervisor:
             for name in each.undeclared
         }
         for name in names:
+            if len(process.undeclared) >= MAX_MODULES or name in process.undeclared:
+                continue
             if name not in known:
                 say(
                     f"{process}: the module {name} does not declare that it can run without a "
                     "GIL, and runs without one (--free-threading)"
                 )
-            if name not in process.undeclared and len(process.undeclared) < MAX_MODULES:
-                process.undeclared.append(name)
+            process.undeclared.append(name)
 
     def _claim(self, process: Process, pid: int) -> None:
         end = self._children.claim(process, pid)
@@ -343,28 +371,71 @@ class Supervisor:
     def _reload(self, cause: str, reason: str) -> None:
         """Reads the configuration again and starts a generation for it. The processes of the
         current generation end for `reason`. Without a current generation or during shutdown, the
-        configuration is not read."""
+        configuration is not read. Takes the place of a reading that is not done."""
         if not self._succession.is_wanted():
             return
-        current = self._succession.current
-        if current is None:
+        if self._succession.current is None:
             say(f"{cause}: not before the first start is done")
             return
         self._tuning.end(f"{cause}: the configuration is read again")
         self._service_manager.reloads()
-        try:
-            number = self._succession.begin(self._reported(self._reread()), reason)
-        except Exception as error:
-            # No error in the new configuration may end the generation that runs.
-            what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            goes_on = f"generation {current.number} goes on serving"
-            if self._succession.pending is not None:
-                goes_on += f", and {self._succession.pending.number} starting"
-            else:
-                self._service_manager.is_ready()
-            say(f"{cause}: {what}; {goes_on}")
+        self._drop_upcoming()
+        self._upcoming = Upcoming(cause, reason)
+        self._tend_upcoming()
+
+    def _tend_upcoming(self) -> None:
+        """Begins the upcoming generation, if there is one, once its Pythons have answered."""
+        upcoming = self._upcoming
+        if upcoming is None:
             return
-        say(f"{cause}: starting generation {number}")
+        if not self._succession.is_wanted():
+            self._drop_upcoming()
+            return
+        self._interpreters.tend()
+        try:
+            number = self._begin_if_asked(upcoming)
+        except Exception as error:
+            self._drop_upcoming()
+            if not upcoming.cause:
+                raise
+            self._refuse(upcoming.cause, error)
+            return
+        if number is not None:
+            self._drop_upcoming()
+            if upcoming.cause:
+                say(f"{upcoming.cause}: starting generation {number}")
+
+    def _begin_if_asked(self, upcoming: Upcoming) -> int | None:
+        """The number of the generation; `None` while a Python has not answered."""
+        while self._interpreters.is_over():
+            self._interpreters.note_builds()
+            if upcoming.settings is None:
+                try:
+                    upcoming.settings = self._reread()
+                except free_threading.Unasked as python:
+                    self._interpreters.ask([python.python_home])
+                    continue
+            groups = upcoming.settings.groups
+            if not self._interpreters.ask(each.python_home for each in groups):
+                self._interpreters.refuse(groups)
+                return self._succession.begin(self._reported(upcoming.settings), upcoming.reason)
+        return None
+
+    def _drop_upcoming(self) -> None:
+        self._interpreters.cancel()
+        self._upcoming = None
+
+    def _refuse(self, cause: str, error: Exception) -> None:
+        """No error in a new configuration may end the generation that runs."""
+        current, pending = self._succession.current, self._succession.pending
+        assert current is not None
+        what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+        goes_on = f"generation {current.number} goes on serving"
+        if pending is not None:
+            goes_on += f", and {pending.number} starting"
+        else:
+            self._service_manager.is_ready()
+        say(f"{cause}: {what}; {goes_on}")
 
     def _describe(self) -> Status:
         """The document that `headway status` shows; see `status_document`."""

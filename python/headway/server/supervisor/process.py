@@ -10,15 +10,15 @@ import enum
 import errno
 import os
 import signal
-import subprocess
 import time
 from typing import NamedTuple
 
-from headway.errors import CommandError
 from headway.server import free_threading
-from headway.server.control import Control, Gone, Message
+from headway.server.control import MAX_DATAGRAM_BYTES, Control, Gone
 from headway.server.settings import ProcessGroup, Telemetry
 from headway.server.signals import IGNORED, SUPERVISORS_SIGNALS
+from headway.server.stderr import say
+from headway.server.supervisor.messages import Event, Malformed, parse
 from headway.server.supervisor.status_document import InterpreterStatus
 from headway.server.system import System
 from headway.server.task import Task
@@ -36,8 +36,10 @@ PROGRAM = (
     "from headway.server.worker.start import main; main()"
 )
 
-CHECK_TIMEOUT_S = 30
+# How much is read from one process before the others, signals and deadlines have their turn: a
+# process may send without end, and JSON of this size is parsed in about 10 ms.
 MESSAGES_AT_ONCE = 100
+BYTES_AT_ONCE = 2 * MAX_DATAGRAM_BYTES
 # CPython's own.
 DEFAULT_SWITCH_INTERVAL_S = 0.005
 
@@ -101,6 +103,10 @@ class Process:
         self.has_reported = False
         self.was_killed = False
         self.has_closed = False
+        # Whether it has told that no request is in flight any more.
+        self.has_stopped = False
+        # How many of its messages were malformed.
+        self.malformed = 0
         # Whether the process has a GIL; `None` until it reports that.
         self.gil_enabled: bool | None = None
         # Modules that it imported without a GIL and that do not declare that they can run so.
@@ -111,8 +117,7 @@ class Process:
         self.gil_setting: tuple[str, float] | None = None
         # The request count of the last inquiry; `None` if the process did not answer.
         self.requests: int | None = None
-        # The rows of the last inquiry, for a process with sub-interpreters
-        # (`serving.InterpreterRow`).
+        # The rows of the last inquiry, for a process with sub-interpreters.
         self.interpreters: list[InterpreterStatus] = []
 
     def __str__(self) -> str:
@@ -139,23 +144,30 @@ class Process:
         now = self._system.monotonic()
         self.stopped_until = now + limit_s if number and limit_s else None
 
-    def receive(self) -> list[Message]:
-        """Returns the messages not read yet, at most `MESSAGES_AT_ONCE`. Never blocks. Closes the
-        socket if the other side has closed. That does not mean that the process has ended, which
-        waitpid reports."""
-        messages = []
+    def receive(self) -> list[Event]:
+        """Returns the messages not read yet, at most `MESSAGES_AT_ONCE`. Drops those that are
+        malformed, and logs the first. Never blocks. Closes the socket if the other side has closed.
+        That does not mean that the process has ended, which waitpid reports."""
+        events: list[Event] = []
+        size = 0
         for _ in range(MESSAGES_AT_ONCE):
-            if self.control.fileno() < 0:
+            if self.control.fileno() < 0 or size >= BYTES_AT_ONCE:
                 break
             try:
-                message = self.control.receive(wait=False)
+                datagram = self.control.receive_datagram(wait=False)
             except Gone:
                 self.control.close()
                 break
-            if message is None:
+            if datagram is None:
                 break
-            messages.append(message)
-        return messages
+            size += len(datagram.data)
+            try:
+                events.append(parse(datagram))
+            except Malformed as problem:
+                self.malformed += 1
+                if self.malformed == 1:
+                    say(f"{self}: a message is dropped: {problem}; others are dropped unseen")
+        return events
 
     def tell(self, command: str, **more: str | float | None) -> bool:
         """Sends a command. Returns false if the process cannot receive it."""
@@ -220,35 +232,6 @@ def fork(template: Process, number: int, system: System) -> Process:
     template.control.send(message, wait=False, fds=(theirs.fileno(),))
     theirs.close()
     return process
-
-
-def check_interpreter(group: ProcessGroup) -> None:
-    """Raises `CommandError` if the group's own Python does not run or does not have this version of
-    Headway."""
-    if group.python_home is None:
-        return
-    python = free_threading.interpreter(group.python_home)
-    place = f"process group {group.name!r}: python-home {group.python_home!r}"
-    # Imported here because looking up the package metadata takes megabytes.
-    from headway import __version__
-
-    program = "import headway, headway._native; print(headway.__version__)"
-    try:
-        asked = subprocess.run(
-            [python, "-I", "-c", program], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(f"{place}: {python} does not run ({error})", exit_code=2) from None
-    found = asked.stdout.strip()
-    if asked.returncode != 0 or found != __version__:
-        what = f"has headway {found}" if asked.returncode == 0 else "has no headway"
-        raise CommandError(
-            f"{place}: {python} {what}, and the same version must be there: "
-            f"in Headway's source tree run `{python} -m pip install .`",
-            exit_code=2,
-        )
-    # Caches the answer, so that no start of a process waits for it.
-    free_threading.is_free_threaded(group.python_home)
 
 
 def name_of(number: int) -> str:

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 from headway.options import SWITCH_INTERVAL, Policy
 from headway.report.distributions import sum_distributions
-from headway.server.control import UCRED, Message
+from headway.server.control import UCRED
 from headway.server.settings import DEFAULT_POLICY, ProcessGroup, ServerSettings
 from headway.server.stderr import say
+from headway.server.supervisor.messages import Block, Fields, Malformed
 from headway.server.supervisor.process import Process, State
 from headway.server.system import Clock
 
@@ -38,15 +39,62 @@ class GilSetting(NamedTuple):
     policy: str
     switch_interval_s: float
 
-    @classmethod
-    def of(cls, message: Message) -> GilSetting:
-        """Raises `ValueError`, `TypeError` or `KeyError`."""
-        interval_s = SWITCH_INTERVAL.accept(message["switch_interval_s"])
-        return cls(Policy().accept(message["policy"]), interval_s)
+
+class Open(NamedTuple):
+    """`None` is the server's only group."""
+
+    group: str | None
+
+
+class Try(NamedTuple):
+    setting: GilSetting
+
+
+class Apply(NamedTuple):
+    setting: GilSetting
+
+
+class TuneBlock(NamedTuple):
+    action: str
+    # Of the requests that are read; `None` reads all.
+    path: str | None
+
+
+class Renew(NamedTuple):
+    pass
+
+
+Command = Open | Try | Apply | TuneBlock | Renew
 
 
 class Refused(Exception):
     """A command cannot be obeyed; the text is for the client."""
+
+
+def parse_command(line: bytes) -> Command:
+    """Raises `Malformed`, or `Refused` for an unknown command."""
+    fields = Fields.of_json(line)
+    name = fields.text("command", MAX_LINE_BYTES)
+    if name == "open":
+        return Open(fields.text_or_none("group", MAX_LINE_BYTES))
+    if name == "try":
+        return Try(_setting(fields))
+    if name == "apply":
+        return Apply(_setting(fields))
+    if name == "block":
+        path = fields.text_or_none("path", MAX_LINE_BYTES) if fields.has("path") else None
+        return TuneBlock(fields.one_of("action", ("begin", "end", "read")), path)
+    if name == "renew":
+        return Renew()
+    raise Refused(f"there is no command {name[:200]!r}")
+
+
+def _setting(fields: Fields) -> GilSetting:
+    try:
+        interval_s = SWITCH_INTERVAL.accept(fields.value("switch_interval_s"))
+        return GilSetting(Policy().accept(fields.value("policy")), interval_s)
+    except (ValueError, OverflowError):
+        raise Malformed("a setting is not allowed") from None
 
 
 class Session:
@@ -64,7 +112,7 @@ class Session:
         # The processes that began the block, and while it is read, their counts and the time until
         # which these are waited for.
         self.counted: set[Process] = set()
-        self.counts: dict[Process, Message] = {}
+        self.counts: dict[Process, Block] = {}
         self.read_until: float | None = None
 
     def is_trying(self, group: str) -> bool:
@@ -136,15 +184,16 @@ class Tuning:
         except OSError:
             self.end()
 
-    def hear(self, process: Process, counts: Message) -> None:
+    def hear(self, process: Process, counts: Block) -> None:
         """Takes the counts of a process's block."""
-        if self._session is not None and self._session.read_until is not None:
-            self._session.counts[process] = counts
+        session = self._session
+        if session is not None and session.read_until is not None and process in session.counted:
+            session.counts[process] = counts
 
-    def note_ready(self, process: Process, message: Message) -> None:
+    def note_ready(self, process: Process, switch_interval_s: float | None) -> None:
         """Notes the setting that a process has when it is ready to serve."""
-        if "switch_interval_s" in message:
-            process.switch_interval_s = float(message["switch_interval_s"])
+        if switch_interval_s is not None:
+            process.switch_interval_s = switch_interval_s
         process.gil_setting = _present(process)
 
     def tend(self, processes: Iterable[Process]) -> None:
@@ -198,50 +247,48 @@ class Tuning:
 
     def _answer(self, session: Session, line: bytes, processes: list[Process]) -> None:
         try:
-            answer = self._obey(session, json.loads(line), processes)
+            answer = self._obey(session, parse_command(line), processes)
             if answer is not None:
                 session.send(**answer)
         except Refused as reason:
             session.send(error=str(reason))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except Malformed:
             session.send(error=f"the server does not understand {line[:200]!r}")
 
     def _obey(
-        self, session: Session, message: Message, processes: list[Process]
+        self, session: Session, command: Command, processes: list[Process]
     ) -> dict[str, Any] | None:
-        """The answer; None if it comes later. Raises `Refused`, and what a malformed command
-        raises."""
-        command = message["command"]
-        if command == "open":
-            session.group = _choose(message["group"], processes)
+        """The answer; None if it comes later. Raises `Refused`."""
+        if isinstance(command, Open):
+            session.group = _choose(command.group, processes)
+            return _describe(session.group, _serving(session.group, processes))
         if session.group is None:
             raise Refused("no group is open")
         serving = _serving(session.group, processes)
-        if command == "open":
-            return _describe(session.group, serving)
-        if command == "try":
-            session.trial = _trial(session.group, message, serving)
+        if isinstance(command, Try):
+            _refuse_own_gils(session.group, command.setting, serving)
+            session.trial = command.setting
             self.tend(processes)
-        elif command == "apply":
-            self._applied[session.group.name] = _trial(session.group, message, serving)
+        elif isinstance(command, Apply):
+            _refuse_own_gils(session.group, command.setting, serving)
+            self._applied[session.group.name] = command.setting
             say(
-                f"headway tune (pid {session.pid}) sets {message['policy']} in {session.group.name}"
+                f"headway tune (pid {session.pid}) sets {command.setting.policy} in "
+                f"{session.group.name}"
             )
-        elif command == "block":
-            self._pass_on(session, message, serving)
-            return None if message["action"] == "read" else {}
-        elif command != "renew":
-            raise Refused(f"there is no command {command!r}")
+        elif isinstance(command, TuneBlock):
+            self._pass_on(session, command, serving)
+            return None if command.action == "read" else {}
         return {}
 
-    def _pass_on(self, session: Session, message: Message, serving: set[Process]) -> None:
-        if message["action"] == "begin":
+    def _pass_on(self, session: Session, command: TuneBlock, serving: set[Process]) -> None:
+        if command.action == "begin":
             session.counted = serving
-        if message["action"] == "read":
+        if command.action == "read":
             session.counts.clear()
             session.read_until = self._clock() + PATIENCE_S
         for process in session.counted:
-            process.tell("block", action=message["action"], path=message.get("path"))
+            process.tell("block", action=command.action, path=command.path)
 
     def _answer_read(self, session: Session, processes: Iterable[Process]) -> None:
         """Answers once all counts are there, or those that lack are late."""
@@ -253,9 +300,9 @@ class Tuning:
         session.read_until = None
         counts = list(session.counts.values())
         session.send(
-            errors=sum(each["errors"] for each in counts),
-            cpu_ns=sum(each["cpu_ns"] for each in counts),
-            response=sum_distributions(each["response"] for each in counts),
+            errors=sum(each.errors for each in counts),
+            cpu_ns=sum(each.cpu_ns for each in counts),
+            response=sum_distributions(each.response for each in counts),
             # A process that ended or began within the block has not counted its requests.
             is_whole=not missing and session.counted == _serving(session.group, processes),
         )
@@ -285,12 +332,10 @@ def _choose(name: str | None, processes: list[Process]) -> ProcessGroup:
     return groups[chosen]
 
 
-def _trial(group: ProcessGroup, message: Message, serving: set[Process]) -> GilSetting:
-    """The setting that a client asks for. Raises `Refused` where it would not take effect."""
-    setting = GilSetting.of(message)
+def _refuse_own_gils(group: ProcessGroup, setting: GilSetting, serving: set[Process]) -> None:
+    """Raises `Refused` where the setting would not take effect."""
     if _has_own_gils(group) and any(_present(each) != setting for each in serving):
         raise Refused(f"the interpreters of process group {group.name} have GILs of their own")
-    return setting
 
 
 def _has_own_gils(group: ProcessGroup) -> bool:
