@@ -327,6 +327,19 @@ def test_a_service_manager_may_have_an_abstract_address(monkeypatch: pytest.Monk
             assert received(manager) == ["READY=1"]
 
 
+def test_the_path_of_a_service_manager_may_have_an_at_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "foo@1").mkdir()
+    path = tmp_path / "foo@1" / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        with Simulation():
+            assert received(manager) == ["READY=1"]
+
+
 def test_a_service_manager_that_is_gone_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,8 +49,10 @@ class ServiceManager:
     def _tell(self, text: str) -> None:
         if not self._address:
             return
-        # An @ stands for the NUL byte of an abstract address.
-        address = self._address.replace("@", "\0", 1)
+        address = self._address
+        if address.startswith("@"):
+            # It stands for the NUL byte of an abstract address.
+            address = f"\0{address[1:]}"
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
