@@ -355,6 +355,18 @@ def test_an_application_that_kills_its_process(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("line", [b"no event", b"[]", b'{"event": 7}', b"\xff"])
+def test_an_application_that_writes_to_the_pipe_of_events(tmp_path: Path, line: bytes) -> None:
+    writes = f"    with contextlib.suppress(OSError): os.write(fd, {line!r} + b'\\n')\n"
+    write(tmp_path, f"import contextlib, os\nfor fd in range(3, 20):\n{writes}")
+    result, _ = audit(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"headway audit: the pipe of events: found {line!r}; the application wrote to a "
+        "descriptor of its process that is the audit's\n"
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_children(tmp_path: Path, number: signal.Signals) -> None:
     write(

@@ -6,6 +6,7 @@ Keys that the type does not have are allowed, so that a later version may add so
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -40,6 +41,9 @@ def _problems(value: Any, kind: Any, place: str) -> Iterator[str]:
     if isinstance(value, float):
         if not math.isfinite(value):
             yield f"{place} is {value}, and must be a number"
+    elif kind is float and isinstance(value, int):
+        if abs(value) > sys.float_info.max:
+            yield f"{place} is {value!r:.40}, and must be a number"
     elif isinstance(value, list):
         hints = get_args(kind)
         if get_origin(kind) is tuple and len(value) != len(hints):

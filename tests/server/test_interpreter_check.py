@@ -232,10 +232,13 @@ def test_sigterm_ends_a_server_whose_first_python_does_not_answer(tmp_path: Path
         text=True,
     )
     end = time.monotonic() + TIMEOUT_S
-    while not begun.exists():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    process.terminate()
-    _, said = process.communicate(timeout=TIMEOUT_S)
+    try:
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.terminate()
+        _, said = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
     assert (process.returncode, said) == (0, "")
     assert not is_alive(int(begun.read_text()))

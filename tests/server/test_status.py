@@ -139,6 +139,10 @@ def with_group(**changes: Any) -> bytes:
         (json.dumps(DOCUMENT | {"pid": "7"}).encode(), "pid is '7', and must be an integer"),
         (json.dumps(DOCUMENT | {"since": 1e999}).encode(), "since is inf, and must be a number"),
         (json.dumps(DOCUMENT | {"groups": [7]}).encode(), "groups[0] is 7, and must be an object"),
+        (
+            json.dumps(DOCUMENT | {"since": 10**400}).encode(),
+            f"since is 1{'0' * 39}, and must be a number",
+        ),
         (with_group(addresses=[7]), "groups[0].addresses[0] is 7, and must be a string"),
         (with_group(processes=[{}]), "groups[0].processes[0].number is missing"),
         (
@@ -168,6 +172,20 @@ def with_group(**changes: Any) -> bytes:
 def test_what_is_no_server_is_one_line(
     tmp_path: Path, answer: bytes, problem: str, options: tuple[str, ...]
 ) -> None:
+    done = ask_for(tmp_path, answer, *options)
+    said = f"unix:{tmp_path}/status: the answer is not that of a headway server: {problem}"
+    assert done.stderr == f"headway status: {said}\n"
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_names_move_no_cursor(tmp_path: Path) -> None:
+    done = ask_for(tmp_path, with_group(name="\x1b[2J", addresses=["unix:/\udcff"]))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\n")[2] == r"\x1b[2J on unix:/\udcff"
+
+
+def ask_for(tmp_path: Path, answer: bytes, *options: str) -> Result:
+    """`headway status` of a server that answers so."""
     path = tmp_path / "status"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -182,9 +200,7 @@ def test_what_is_no_server_is_one_line(
         thread.start()
         done = ask(path, *options)
         thread.join()
-    said = f"unix:{path}: the answer is not that of a headway server: {problem}"
-    assert done.stderr == f"headway status: {said}\n"
-    assert (done.returncode, done.stdout) == (2, "")
+    return done
 
 
 def test_a_status_socket_that_another_has_bound_since_is_left(tmp_path: Path) -> None:

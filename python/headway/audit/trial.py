@@ -112,7 +112,7 @@ def _listen(
             data = os.read(fd, 65_536) if fd in ready else b""
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                events.append(json.loads(line))
+                events.append(_event(line))
                 heard(events[-1])
                 until = time.monotonic() + timeout_s
             is_done = bool(events) and events[-1]["event"] == "done"
@@ -125,6 +125,21 @@ def _listen(
                 return events, time.monotonic() < until
     finally:
         os.close(pidfd)
+
+
+def _event(line: bytes) -> Event:
+    """Raises `CommandError` for a line that the application wrote: it can write to any descriptor
+    of its process."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise CommandError(
+            f"the pipe of events: found {line[:40]!r}; the application wrote to a descriptor of "
+            "its process that is the audit's"
+        )
+    return event
 
 
 def _death(status: int) -> str:

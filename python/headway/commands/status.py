@@ -11,10 +11,13 @@ from typing import cast
 from headway import json_shape
 from headway.errors import CommandError, reason_of
 from headway.options import SocketPath, refusal
+from headway.report import columns
 from headway.server.supervisor import status
 from headway.server.supervisor.status_document import Status
 
 TIMEOUT_S = 10.0
+# More than fits into the server's buffer.
+MAX_ANSWER_BYTES = 4 * status.SEND_BUFFER_BYTES
 
 DESCRIPTION = """\
 Shows the processes of a server that was started with --status-socket: the state of each, how often
@@ -35,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(document, indent=2))
     else:
-        sys.stdout.write(status.draw(document))
+        lines = status.draw(document).split("\n")
+        sys.stdout.write("\n".join(map(columns.printable, lines)))
     return 0
 
 
@@ -44,13 +48,14 @@ def _ask(address: str) -> Status:
         path = SocketPath().parse(address)
     except ValueError:
         raise CommandError(refusal(repr(address), SocketPath()), exit_code=2) from None
-    pieces = []
+    pieces, size = [], 0
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(TIMEOUT_S)
             connection.connect(path)
-            while piece := connection.recv(65_536):
+            while (piece := connection.recv(65_536)) and size < MAX_ANSWER_BYTES:
                 pieces.append(piece)
+                size += len(piece)
     except OSError as error:
         reason = reason_of(error)
         raise CommandError(f"{address}: {reason}; is the server running?") from None

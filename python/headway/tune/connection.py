@@ -22,6 +22,8 @@ from headway.server.supervisor.status import TUNE_NAME
 from headway.tune.setting import Setting
 
 TIMEOUT_S = 10.0
+# Far more than the buckets of a distribution take.
+MAX_LINE_BYTES = 1_048_576
 # The server ends a lease that is not renewed for 4 s.
 RENEWAL_S = 1.0
 LISTENING = 0x10000  # __SO_ACCEPTCON in the flags of /proc/net/unix
@@ -134,12 +136,12 @@ class Connection:
             # A server that has closed the connection has given the reason before.
             with suppress(BrokenPipeError):
                 self._socket.sendall(json.dumps(message).encode() + b"\n")
-            line = self._lines.readline()
+            line = self._lines.readline(MAX_LINE_BYTES)
         except OSError as error:
             raise CommandError(f"{self._address}: {reason_of(error)}") from None
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise CommandError(f"{self._address}: the server has ended the experiment") from None
         if isinstance(answer, dict) and "error" in answer:
             raise CommandError(f"{self._address}: {answer['error']}")
