@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -212,3 +213,43 @@ def get(path: Path, target: str) -> bytes:
             f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
         )
         return read_to_end(connection)
+
+
+def test_a_log_that_nobody_reads_does_not_hold_up_the_supervisor(tmp_path: Path) -> None:
+    """As where stderr is the pipe of a pager."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    filled = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            filled += os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    status = tmp_path / "status"
+    options = ["--app-dir", APPS, "--bind", "127.0.0.1:0", "--status-socket", status, *MODE]
+    process = subprocess.Popen([*SERVE, "pages:hello", *options], stderr=writer)
+    os.close(writer)
+    try:
+        for generation in (1, 2):
+            wait_for_generation(status, generation)
+            process.send_signal(signal.SIGHUP)
+        wait_for_generation(status, 3)
+        with os.fdopen(reader) as log:
+            assert len(log.read(filled)) == filled
+            process.send_signal(signal.SIGUSR2)
+            said = log.readline()
+            assert re.fullmatch(rf"{STAMP}headway serve: \d messages were lost, .*\n", said), said
+            assert "SIGUSR2 has no meaning here" in log.readline()
+            process.terminate()
+            assert process.wait(TIMEOUT_S) == 0
+    finally:
+        process.kill()
+
+
+def wait_for_generation(status: Path, number: int) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        done = run_main("status", f"unix:{status}")
+        if "serving for" in done.stdout and f", generation {number}\n" in done.stdout:
+            return
+        assert time.monotonic() < end, done
+        time.sleep(0.05)

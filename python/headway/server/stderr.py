@@ -8,6 +8,12 @@ import sys
 import time
 import traceback
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+READER_PATIENCE_S = 1
+
 
 def report_exception(exception: BaseException, request: str) -> None:
     """Reports an exception of the application on stderr."""
@@ -24,8 +30,69 @@ def tell(text: str) -> None:
     """Writes to stderr in a single write, so that threads do not mix their lines. The application
     may have closed or replaced stderr; then the text is lost."""
     with contextlib.suppress(Exception):
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        if _losses is None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        else:
+            _losses.tell(text)
+
+
+@contextlib.contextmanager
+def losing_what_nobody_reads() -> Iterator[None]:
+    """While entered, `tell` does not wait for a reader of stderr that has stopped reading, as a
+    pager does: its texts are lost, and their number is told when the reader goes on."""
+    global _losses
+    former, _losses = _losses, _Losses()
+    try:
+        yield
+    finally:
+        _losses = former
+
+
+class _Losses:
+    """Writes to stderr while it has room."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._is_within_a_line = False
+
+    def tell(self, text: str) -> None:
+        if self._count:
+            end = "\n" if self._is_within_a_line else ""
+            lost = f"{self._count} message{'s were' if self._count > 1 else ' was'} lost"
+            text = f"{end}{stamp()}headway serve: {lost}, because nobody read stderr\n{text}"
+        if self._write(text):
+            self._count = 0
+        else:
+            self._count += 1
+
+    def _write(self, text: str) -> bool:
+        """Whether all of it was written. Waits for a slow reader, but not again before it has
+        read."""
+        # Imported here because other interpreters have no use for it.
+        import select
+
+        try:
+            fd = sys.stderr.fileno()
+        except (OSError, ValueError):
+            sys.stderr.write(text)
+            return True
+        data = text.encode(errors="backslashreplace")
+        room = select.poll()
+        room.register(fd, select.POLLOUT)
+        is_begun = False
+        while data:
+            if not room.poll(0 if self._count else 1000 * READER_PATIENCE_S):
+                self._is_within_a_line |= is_begun
+                return False
+            # As much as a pipe with any room takes without waiting.
+            data = data[os.write(fd, data[: select.PIPE_BUF]) :]
+            is_begun = True
+        self._is_within_a_line = False
+        return True
+
+
+_losses: _Losses | None = None
 
 
 def stamp() -> str:
