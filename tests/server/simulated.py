@@ -56,6 +56,9 @@ class Machine:
         self.claims = True
         # Whether a Python that is asked for its build and its version answers at once.
         self.answers = True
+        # Whether the configuration is read at once, or when the test has it read.
+        self.reads = True
+        self.to_read: list[Callable[[], None]] = []
         # Raised by the start of a process.
         self.spawn_error: OSError | None = None
         # Writes SIGCHLD for the supervisor.
@@ -147,6 +150,11 @@ class Machine:
         self._ends.append(control)
         return control, Control(theirs)
 
+    def start_thread(self, function: Callable[[], None]) -> None:
+        self.to_read.append(function)
+        if self.reads:
+            self.read()
+
     def adopt_orphans(self) -> None:
         self.has_adopted_orphans = True
 
@@ -155,6 +163,12 @@ class Machine:
         for control in (*self._ends, *(each.control for each in self.started)):
             if control is not None:
                 control.close()
+
+    # For the test
+
+    def read(self) -> None:
+        """Has the supervisor's other thread read the configuration."""
+        self.to_read.pop(0)()
 
     # For its processes
 

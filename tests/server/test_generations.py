@@ -76,6 +76,56 @@ def test_groups_may_come_and_go(tmp_path: Path) -> None:
     assert not docs.exists()
 
 
+def test_a_server_that_reads_its_configuration_goes_on() -> None:
+    """Files and names may keep it waiting."""
+    with Simulation(TWO) as server:
+        first, second = server.workers
+        server.machine.reads = False
+        server.reload({"processes": 1})
+        first.is_ended_by(signal.SIGSEGV)
+        second.sends("limit", reason="maximum_requests")
+        server.wait(DAYS_S)
+        assert server.states() == ["serving", "serving"]
+        assert len(server.machine.started) == 4
+        server.machine.read()
+        server.wait()
+        assert server.states() == ["serving"]
+    assert server.log[-2:] == ["SIGHUP: starting generation 2", "generation 2 serves, 1 retires"]
+
+
+@pytest.mark.parametrize("is_read_then", [False, True])
+def test_a_server_that_reads_its_configuration_stops_at_once(is_read_then: bool) -> None:
+    machine = Machine()
+    machine.obeys = False
+    with Simulation({"shutdown_timeout_s": 9.0}, machine=machine) as server:
+        machine.reads = False
+        server.reload()
+        server.send(signal.SIGTERM)
+        if is_read_then:
+            machine.read()
+        server.wait(5)
+        assert server.workers[0].signals == [signal.SIGTERM]
+        server.workers[0].ends()
+        server.wait()
+        assert server.exit_status() == 0
+    assert not any("generation" in line for line in server.log)
+
+
+def test_a_sighup_while_the_configuration_is_read_has_it_read_again() -> None:
+    with Simulation({"processes": 1}) as server:
+        server.machine.reads = False
+        server.reload({"processes": 2})
+        server.reload({"processes": 3})
+        assert len(server.machine.to_read) == 1, "one reading at a time"
+        server.machine.read()
+        server.wait()
+        assert server.states() == ["serving"]
+        server.machine.read()
+        server.wait()
+        assert server.states() == ["serving"] * 3
+    assert server.log[-2:] == ["SIGHUP: starting generation 2", "generation 2 serves, 1 retires"]
+
+
 REASONS = {
     "fails": "exit_status_1",
     "exits": "exit_status_9",

@@ -120,6 +120,25 @@ def test_a_generation_that_cannot_start_changes_nothing(tmp_path: Path) -> None:
         server.wait_until(lambda: server.pids().isdisjoint(first))
 
 
+def test_a_configuration_that_keeps_the_server_waiting_does_not_stop_it(tmp_path: Path) -> None:
+    """As a file system that hangs: here the file is a FIFO that nobody writes to."""
+    with Supervised(tmp_path) as server:
+        (first,) = server.workers()
+        settings = server.file.read_text()
+        server.file.unlink()
+        os.mkfifo(server.file)
+        server.process.send_signal(signal.SIGHUP)
+        server.process.send_signal(signal.SIGUSR1)
+        server.wait_for("SIGUSR1:")
+        os.kill(first, signal.SIGKILL)
+        server.wait_for("was ended by SIGKILL while it served; starting another")
+        assert server.get("/pid").status == 200
+        server.file.write_text(settings)
+        server.wait_for("generation 2 serves")
+        server.process.send_signal(signal.SIGHUP)
+        assert server.stop() == 0
+
+
 def test_addresses_and_numbers_change_with_the_configuration(tmp_path: Path) -> None:
     old, new = tmp_path / "old.sock", tmp_path / "new.sock"
     with Supervised(tmp_path, {"binds": [f"unix:{old}"]}) as server:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from collections.abc import Callable
 
@@ -29,6 +30,10 @@ class System:
     waitid = staticmethod(os.waitid)
     open_pair = staticmethod(open_pair)
     adopt_orphans = staticmethod(_native.process_adopt_orphans)
+
+    def start_thread(self, function: Callable[[], None]) -> None:
+        """Has another thread call the function. The process may end before the function returns."""
+        threading.Thread(target=function, name="headway-reading", daemon=True).start()
 
     def poll(self, sources: select.poll, timeout_ms: int | None) -> list[tuple[int, int]]:
         return sources.poll(timeout_ms)

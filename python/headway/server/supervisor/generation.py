@@ -55,6 +55,9 @@ class RunningGroup:
         self.group = group
         self.slots = [Slot(number) for number in range(1, group.processes + 1)]
         self.template: Process | None = None
+        # That of its processes, once one has started. Looking up the user may take long, as where
+        # users are in a directory, and later starts must not wait for it.
+        self.environment: dict[str, str] | None = None
 
     def restart_after_s(self) -> float:
         """How many seconds the next process may serve; 0 means no limit."""

@@ -57,8 +57,9 @@ class Launch:
             directory=generation.settings.directory,
             telemetry=generation.settings.reporting,
         )
-        environment = identity.environment(group, dict(os.environ))
-        process = spawn(task, number, generation.number, environment, self._system)
+        if running.environment is None:
+            running.environment = identity.environment(group, dict(os.environ))
+        process = spawn(task, number, generation.number, running.environment, self._system)
         self._add(process)
         return process
 

@@ -1,8 +1,12 @@
 """The supervisor: the event loop that receives signals, messages of processes, connections to the
 status socket and changes of files, and passes them to `Succession`.
 
-It never imports the application, and no worker can end it. Its single thread waits in poll() for
-one of these events or the next deadline, and for nothing else.
+It never imports the application, and no worker can end it. Its main thread waits in poll() for one
+of these events or the next deadline, and for nothing else: another thread reads the configuration
+(`reading`), children ask the Pythons of `python-home` (`interpreter_check`), and a log that nobody
+reads loses messages (`stderr`). Two exceptions are the start and the end of the recorder of
+`--dashboard`, and the look-ups of names and users for sockets that a generation opens anew, which
+its reading has looked up just before.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from headway.server.supervisor.life_cycle import Succession
 from headway.server.supervisor.listeners import Listeners
 from headway.server.supervisor.pid_file import pid_file
 from headway.server.supervisor.process import Failure, Process, State
+from headway.server.supervisor.reading import Reading
 from headway.server.supervisor.service_manager import ServiceManager
 from headway.server.supervisor.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.supervisor.status_document import Status
@@ -102,8 +107,8 @@ def supervise(
 
 
 class Upcoming:
-    """A generation that begins when the Pythons of its groups have been asked. `cause` is "" for
-    the first one. `settings` are `None` if they cannot be read before a Python has been asked."""
+    """A generation that begins when its configuration has been read and the Pythons of its groups
+    have been asked. `cause` is "" for the first one. `settings` are `None` until they are read."""
 
     def __init__(self, cause: str, reason: str, settings: ServerSettings | None = None) -> None:
         self.cause = cause
@@ -135,6 +140,10 @@ class Supervisor:
         self._succession = Succession(listeners, self._children, self._service_manager, system)
         self._interpreters = InterpreterCheck(self._children, system)
         self._upcoming: Upcoming | None = None
+        # One at a time: a reading that waits for something cannot be cancelled. It may be for an
+        # earlier one than the upcoming generation.
+        self._reading: Reading | None = None
+        self._read_for: Upcoming | None = None
         self._inquiry = Inquiry(system.monotonic)
         self._tuning = Tuning(system.monotonic)
         # The signal that killed all processes at once: SIGQUIT, or a second SIGTERM or SIGINT.
@@ -182,6 +191,7 @@ class Supervisor:
         all reports by now."""
         self._tuning.end("the server stops")
         self._drop_upcoming()
+        self._forget_reading()
         self._children.kill()
         self._listeners.shut_down()
         if self._dashboard is not None:
@@ -214,6 +224,8 @@ class Supervisor:
         by_fd.pop(-1, None)
         for fd in (*by_fd, *self._interpreters.fds()):
             poll.register(fd, select.POLLIN)
+        if self._reading is not None:
+            poll.register(self._reading, select.POLLIN)
         for source in (self._watcher, self._status_socket, self._tuning):
             if source is not None and source.fileno() >= 0:
                 poll.register(source, select.POLLIN)
@@ -385,11 +397,12 @@ class Supervisor:
 
     def _tend_upcoming(self) -> None:
         """Begins the upcoming generation, if there is one, once its Pythons have answered."""
-        upcoming = self._upcoming
-        if upcoming is None:
-            return
         if not self._succession.is_wanted():
             self._drop_upcoming()
+        upcoming = self._upcoming
+        if upcoming is None:
+            if self._reading is not None and self._reading.is_done():
+                self._forget_reading()
             return
         self._interpreters.tend()
         try:
@@ -406,12 +419,22 @@ class Supervisor:
                 say(f"{upcoming.cause}: starting generation {number}")
 
     def _begin_if_asked(self, upcoming: Upcoming) -> int | None:
-        """The number of the generation; `None` while a Python has not answered."""
+        """The number of the generation; `None` while the configuration is read or a Python has not
+        answered."""
         while self._interpreters.is_over():
             self._interpreters.note_builds()
             if upcoming.settings is None:
+                if self._reading is None:
+                    self._reading, self._read_for = Reading(self._reread, self._system), upcoming
+                if not self._reading.is_done():
+                    break
+                reading = self._reading
+                self._forget_reading()
+                if self._read_for is not upcoming:
+                    # Another SIGHUP came while it was read.
+                    continue
                 try:
-                    upcoming.settings = self._reread()
+                    upcoming.settings = reading.settings()
                 except free_threading.Unasked as python:
                     self._interpreters.ask([python.python_home])
                     continue
@@ -420,6 +443,11 @@ class Supervisor:
                 self._interpreters.refuse(groups)
                 return self._succession.begin(self._reported(upcoming.settings), upcoming.reason)
         return None
+
+    def _forget_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+        self._reading = None
 
     def _drop_upcoming(self) -> None:
         self._interpreters.cancel()
