@@ -24,6 +24,8 @@ from headway.commands.serve import prepare_parser, read_configuration
 from headway.server import free_threading
 from headway.server.config.apache.file import read_apache
 from headway.server.config.resolution import Resolution, resolve
+from headway.server.settings import Mount, ProcessGroup
+from headway.server.supervisor import import_check
 from headway.server.worker.undeclared import imported
 
 pytestmark = pytest.mark.free_threading
@@ -153,6 +155,24 @@ def test_this_python_says_what_it_is_of_another_path(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(os.path.realpath(sys.executable))
     assert free_threading.is_free_threaded(str(tmp_path)) is BUILD
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"), [("\\xff", "no JSON"), ("{}", "undeclared is missing")]
+)
+def test_an_application_that_writes_to_the_answers_of_the_check_is_told(
+    tmp_path: Path, written: str, problem: str
+) -> None:
+    (tmp_path / "writes.py").write_text(
+        f"import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'{written}')\n"
+        "        os._exit(0)\n    except OSError:\n        pass\n"
+    )
+    mounts = (Mount("", "writes:application"),)
+    group = ProcessGroup(mounts=mounts, python_path=(str(tmp_path),))
+    found = import_check._look_in(group, ["-c", import_check.PROGRAM, ""])
+    assert found.problem == (
+        f"what the process that imported the applications wrote is no answer: {problem}"
+    )
 
 
 # A free-threaded build

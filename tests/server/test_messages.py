@@ -11,6 +11,7 @@ import signal
 import socket
 from array import array
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from headway.server.control import Control, Datagram, Gone, open_pair
 from headway.server.supervisor import messages
 from headway.server.supervisor.loop import MAX_MODULES
 from headway.server.supervisor.messages import Malformed, parse
+from headway.server.supervisor.status import TUNE_NAME, StatusSocket
 
 HOSTILE = {"mounts": [{"path": "", "application": "hostile:application"}]}
 ROW = {"name": "shop", "requests": 1, "made": 1}
@@ -261,6 +263,96 @@ def test_a_pid_of_another_process_is_not_claimed() -> None:
         server.wait()
         pids = [each.pid for each in server.supervisor._children if not each.is_template]
         assert pids == [first.pid, 0]
+
+
+# The client of `headway tune`
+
+
+@pytest.fixture
+def status(tmp_path: Path) -> Iterator[StatusSocket]:
+    with closing(StatusSocket(str(tmp_path / "status"))) as status:
+        yield status
+
+
+class Tuner:
+    """A client that tunes a simulated server."""
+
+    def __init__(self, server: Simulation, path: Path) -> None:
+        self._server = server
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(TUNE_NAME + str(path).encode()[-80:])
+        self.socket.connect(str(path))
+        self.socket.settimeout(0)
+        server.wait()
+
+    def asks(self, command: bytes | dict[str, Any]) -> Any:
+        """The answer; `None` if there is none yet."""
+        data = command if isinstance(command, bytes) else json.dumps(command).encode()
+        self.socket.sendall(data + b"\n")
+        self._server.wait()
+        return self.answer()
+
+    def answer(self) -> Any:
+        with contextlib.suppress(BlockingIOError):
+            return json.loads(self.socket.recv(65_536))
+        return None
+
+
+NOT_UNDERSTOOD = "the server does not understand "
+NO_INTERVAL = {"command": "try", "policy": "deadline", "switch_interval_s": 10**400}
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (b"no JSON", f"{NOT_UNDERSTOOD}b'no JSON'"),
+        (b"[" * 50_000, f"{NOT_UNDERSTOOD}b'{'[' * 200}'"),
+        (b"[]", f"{NOT_UNDERSTOOD}b'[]'"),
+        ({"command": ["open"]}, NOT_UNDERSTOOD),
+        ({"command": "open"}, NOT_UNDERSTOOD),
+        ({"command": "open", "group": {}}, NOT_UNDERSTOOD),
+        ({"command": "open", "group": "docs"}, "--group: found 'docs'; allowed: one of main"),
+        ({"command": "block", "action": "erase"}, NOT_UNDERSTOOD),
+        ({"command": "block", "action": "read", "path": 7}, NOT_UNDERSTOOD),
+        (NO_INTERVAL, NOT_UNDERSTOOD),
+        (NO_INTERVAL | {"switch_interval_s": True}, NOT_UNDERSTOOD),
+        (NO_INTERVAL | {"switch_interval_s": 0.01, "policy": []}, NOT_UNDERSTOOD),
+        ({"command": "renew!"}, "there is no command 'renew!'"),
+        ({"command": "renew"}, "no group is open"),
+    ],
+)
+def test_a_command_that_is_not_one_is_an_answer(
+    status: StatusSocket, tmp_path: Path, command: Any, error: str
+) -> None:
+    with Simulation(status_socket=status) as server:
+        tuner = Tuner(server, tmp_path / "status")
+        with tuner.socket:
+            assert tuner.asks(command)["error"].startswith(error)
+            assert tuner.asks({"command": "open", "group": None})["group"] == "main"
+            assert server.workers[0].command_names() == ["serve"]
+
+
+def test_counts_come_from_the_processes_that_were_asked(
+    status: StatusSocket, tmp_path: Path
+) -> None:
+    with Simulation({"name": "shop"}, {"name": "docs"}, status_socket=status) as server:
+        shop, docs = (
+            next(each for each in server.workers if server.seen(each).group.name == name)
+            for name in ("shop", "docs")
+        )
+        tuner = Tuner(server, tmp_path / "status")
+        with tuner.socket:
+            assert tuner.asks({"command": "open", "group": "shop"})["processes"] == 1
+            assert tuner.asks({"command": "block", "action": "begin"}) == {}
+            assert tuner.asks({"command": "block", "action": "read", "path": "/"}) is None
+            docs.sends("block", errors=99, cpu_ns=99, response=RESPONSE)
+            shop.sends("block", errors={}, cpu_ns=-1, response=RESPONSE)
+            server.wait()
+            assert tuner.answer() is None
+            shop.sends("block", errors=1, cpu_ns=2, response=RESPONSE)
+            server.wait()
+            answer = tuner.answer()
+    assert answer == {"errors": 1, "cpu_ns": 2, "response": RESPONSE, "is_whole": True}
 
 
 # Descriptors

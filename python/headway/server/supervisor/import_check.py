@@ -13,8 +13,9 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
+from headway import json_shape
 from headway.errors import CommandError
 from headway.server import free_threading, identity
 from headway.server.config.resolution import ResolvedGroup
@@ -36,6 +37,13 @@ PROGRAM = (
 
 class Found(NamedTuple):
     """`problem` is why the search could not be completed, or ""."""
+
+    undeclared: list[str]
+    problem: str
+
+
+class Answer(TypedDict):
+    """What the process that imports the applications writes to stdout."""
 
     undeclared: list[str]
     problem: str
@@ -67,6 +75,7 @@ def _look_in(settings: ProcessGroup, arguments: list[str]) -> Found:
             env=identity.environment(settings, dict(os.environ)),
             stdout=subprocess.PIPE,
             text=True,
+            errors="replace",
             timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
@@ -77,7 +86,15 @@ def _look_in(settings: ProcessGroup, arguments: list[str]) -> Found:
         status = done.returncode
         end = End(status, None, False) if status > 0 else End(None, -status, False)
         return Found([], f"the process that imported the applications {end} (see above)")
-    answer: dict[str, Any] = json.loads(done.stdout)
+    try:
+        answer = json.loads(done.stdout)
+        unexpected = json_shape.find_problem(answer, Answer)
+    except (ValueError, RecursionError):
+        unexpected = "no JSON"
+    if unexpected:
+        # An application can write to any descriptor of its process.
+        what = "what the process that imported the applications wrote is no answer"
+        return Found([], f"{what}: {unexpected}")
     return Found(answer["undeclared"], answer["problem"])
 
 
@@ -107,6 +124,7 @@ def main() -> None:
         problem = str(error)
         if isinstance(error, ImportFailed):
             print(f"headway serve: {error.details}", file=sys.stderr)
-    os.write(answers, json.dumps({"undeclared": names, "problem": problem}).encode())
+    answer: Answer = {"undeclared": names, "problem": problem}
+    os.write(answers, json.dumps(answer).encode())
     sys.stderr.flush()
     end_without_finalization(0)

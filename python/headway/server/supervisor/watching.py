@@ -19,6 +19,8 @@ from headway.server.file_state import MISSING, FileState, state_of
 
 # A change is reported when no further change follows for this long.
 QUIET_MS = 100
+# Far more than an application imports. What an application reports is not to be trusted.
+MAX_FILES = 50_000
 # How often the thread checks whether the set of directories has changed.
 LOOK_UP_MS = 500
 
@@ -55,6 +57,8 @@ class Watcher:
     def add_imported(self, states: Mapping[str, FileState]) -> None:
         """Also watches the files in `states`, and reports those that no longer have the state that
         is given for them."""
+        if len(self._paths) > MAX_FILES:
+            return
         with self._paths_lock:
             before = self._paths
             self._paths = {**states, **before}
