@@ -164,7 +164,7 @@ def test_a_malformed_message_is_dropped_and_the_first_is_logged() -> None:
         server.wait(1)
         assert "SIGUSR1:" in server.log
         assert server.stop() == 0
-    dropped = "a message is dropped: interpreters.name is missing; others are dropped unseen"
+    dropped = "a malformed message is dropped: interpreters.name is missing; others are not logged"
     assert [line for line in server.log if "dropped" in line] == [
         f"process {number} of group main (pid #{number}): {dropped}" for number in (1, 2)
     ]
@@ -419,7 +419,7 @@ def test_an_application_that_writes_to_the_control_socket_ends_no_server(
     with Supervised(tmp_path, group, status_socket=str(status)) as server:
         before = set(server.workers())
         server.get("/floods")
-        server.wait_for("a message is dropped: ")
+        server.wait_for("a malformed message is dropped: ")
         for _ in range(3):
             server.process.send_signal(signal.SIGUSR1)
             assert run_main("status", f"unix:{status}").returncode == 0
@@ -428,7 +428,7 @@ def test_an_application_that_writes_to_the_control_socket_ends_no_server(
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("generation 2 serves")
     assert "Traceback" not in server.stderr
-    assert server.stderr.count("a message is dropped: ") == 1
+    assert server.stderr.count("a malformed message is dropped: ") == 1
 
 
 @pytest.mark.parametrize("preload", [False, True])
@@ -440,4 +440,6 @@ def test_descriptors_of_an_application_stay_open_nowhere(tmp_path: Path, preload
         server.process.send_signal(signal.SIGUSR1)
         server.wait_for("SIGUSR1:\n")
         server.wait_until(lambda: open_fds(server.process.pid) == before)
-    assert re.search("a message is dropped: it is b'no message', and must be JSON", server.stderr)
+    assert re.search(
+        "a malformed message is dropped: it is b'no message', and must be JSON", server.stderr
+    )

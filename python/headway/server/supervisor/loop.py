@@ -4,9 +4,9 @@ status socket and changes of files, and passes them to `Succession`.
 It never imports the application, and no worker can end it. Its main thread waits in poll() for one
 of these events or the next deadline, and for nothing else: another thread reads the configuration
 (`reading`), children ask the Pythons of `python-home` (`interpreter_check`), and a log that nobody
-reads loses messages (`stderr`). Two exceptions are the start and the end of the recorder of
-`--dashboard`, and the look-ups of names and users for sockets that a generation opens anew, which
-its reading has looked up just before.
+reads loses messages (`stderr`). There are two exceptions: the start and the end of the recorder of
+`--dashboard`, and look-ups of hosts and users for sockets that a generation opens. Its reading has
+done the same look-ups just before.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def supervise(
     configuration_files: Collection[str] = (),
     inherited: Sequence[socket.socket] = (),
 ) -> int:
-    """Serves until a signal ends it and returns the exit status. SIGHUP calls `reread`, which may
-    raise `Error`; with `settings.reload`, so does a change of one of `configuration_files`, to
-    which `reread` may add files. `inherited` are the sockets that a service manager opened. Raises
-    `CommandError` if serving cannot begin."""
+    """Serves until a signal ends it and returns the exit status. SIGHUP has another thread call
+    `reread`, which may raise `Error`; with `settings.reload`, so does a change of one of
+    `configuration_files`, to which `reread` may add files. `inherited` are the sockets that a
+    service manager opened. Raises `CommandError` if serving cannot begin."""
     listeners = Listeners(inherited)
     system = System()
     with Signals(WATCHED, IGNORED) as signals, losing_what_nobody_reads(), ExitStack() as stack:
@@ -396,7 +396,8 @@ class Supervisor:
         self._tend_upcoming()
 
     def _tend_upcoming(self) -> None:
-        """Begins the upcoming generation, if there is one, once its Pythons have answered."""
+        """Begins the upcoming generation, if there is one, once its configuration has been read and
+        its Pythons have answered."""
         if not self._succession.is_wanted():
             self._drop_upcoming()
         upcoming = self._upcoming

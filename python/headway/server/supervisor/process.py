@@ -37,7 +37,7 @@ PROGRAM = (
 )
 
 # How much is read from one process before the others, signals and deadlines have their turn: a
-# process may send without end, and JSON of this size is parsed in about 10 ms.
+# process may send without end.
 MESSAGES_AT_ONCE = 100
 BYTES_AT_ONCE = 2 * MAX_DATAGRAM_BYTES
 # CPython's own.
@@ -166,7 +166,7 @@ class Process:
             except Malformed as problem:
                 self.malformed += 1
                 if self.malformed == 1:
-                    say(f"{self}: a message is dropped: {problem}; others are dropped unseen")
+                    say(f"{self}: a malformed message is dropped: {problem}; others are not logged")
         return events
 
     def tell(self, command: str, **more: str | float | None) -> bool:
