@@ -59,7 +59,7 @@ def sends(query):
 
 
 def sends_descriptors(query):
-    """So many messages, some of them well-formed, with 8 descriptors each."""
+    """Sends a number of messages, half of them well-formed, with 8 descriptors each."""
     with control() as ours, open(os.devnull) as file:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [file.fileno()] * 8))]
         for number in range(int(query)):

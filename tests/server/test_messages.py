@@ -1,5 +1,5 @@
-"""What a process sends on its control socket, where its application may write too: each message is
-parsed whole before the supervisor acts on it, and what is malformed is dropped."""
+"""Messages on the control socket of a process, where its application may write too. Each is parsed
+whole before the supervisor acts on it, and a malformed one is dropped."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def interpreter(python_home: str | None) -> str:
 
 
 class Answer(NamedTuple):
-    """What a Python says of itself. `None` and "" where it does not say."""
+    """The output of a Python with the arguments `QUESTION`; `None` and "" for what is missing."""
 
     is_free_threaded: bool | None
     version: str

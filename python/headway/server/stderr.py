@@ -40,7 +40,7 @@ def tell(text: str) -> None:
 @contextlib.contextmanager
 def losing_what_nobody_reads() -> Iterator[None]:
     """While entered, `tell` does not wait for a reader of stderr that has stopped reading, as a
-    pager does: its texts are lost, and their number is told when the reader goes on."""
+    pager does: its texts are lost, and their number is written when the reader goes on."""
     global _losses
     former, _losses = _losses, _Losses()
     try:

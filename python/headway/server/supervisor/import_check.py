@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 class Answer(TypedDict):
-    """What the process that imports the applications writes to stdout."""
+    """The output of the process that imports the applications."""
 
     undeclared: list[str]
     problem: str
