@@ -107,7 +107,10 @@ def write_blocks(blocks: Iterable[bytes], path: str) -> None:
             stream.writelines(blocks)
         return
     trial = f"{path}.{os.getpid()}.tmp"
-    # Others can guess the name: a file or a link that is there already is not ours.
+    # Others can guess the name, so the file has to be new. One of a process that had the same pid
+    # and was killed goes; one of another user stays, and the folder's sticky bit says so.
+    if os.path.lexists(trial):
+        os.unlink(trial)
     descriptor = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with open(descriptor, "wb") as stream:

@@ -16,6 +16,7 @@ from served import APPS, TIMEOUT_S
 from test_interpreters import Tenants, own_or_shared, refused
 
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
+from headway.server.supervisor.messages import Ready
 from headway.server.supervisor.process import spawn
 from headway.server.system import System
 from headway.server.task import Task
@@ -146,7 +147,7 @@ def test_a_worker_that_never_serves_ends_its_interpreters() -> None:
         process = spawn(task, 1, 1, dict(os.environ), System())
 
     def is_ready() -> bool:
-        return any(message["event"] == "ready" for message in process.receive())
+        return any(isinstance(message, Ready) for message in process.receive())
 
     def has_ended() -> bool:
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
