@@ -1,10 +1,19 @@
-"""The conditions of a test run, wherever it starts."""
+"""The conditions of a test run, wherever it starts, and what no test may leave."""
 
 from __future__ import annotations
 
 import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import leftovers
 import pytest
+
+from headway import _native
+
+LINUX = sys.platform == "linux"
 
 
 def pytest_configure() -> None:
@@ -23,3 +32,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(
                     f"{item.nodeid}: found slow{mark.args}, where slow(reason) is allowed"
                 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ...]]:
+    """Where this run's processes keep temporary files."""
+    # tmp_path stays where it ever was.
+    tmp_path_factory.getbasetemp()
+    # What a test's processes leave without a parent is this process's to find.
+    _native.process_adopt_orphans()
+    with (
+        tempfile.TemporaryDirectory(prefix="headway-tests-") as folder,
+        leftovers.folders_of_the_run(Path(folder)) as folders,
+    ):
+        before = leftovers.snapshot(folders)
+        yield folders
+        left = list(leftovers.left_by_fixtures(before, folders))
+    if left:
+        pytest.fail("the fixtures of modules left " + "; ".join(left), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(folders: tuple[Path, ...]) -> Iterator[None]:
+    """Set up before a test's other fixtures, and torn down after them."""
+    before = leftovers.snapshot(folders)
+    yield
+    if left := list(leftovers.found(before, folders)):
+        pytest.fail("the test left " + "; ".join(left), pytrace=False)

@@ -39,6 +39,7 @@ def test_levels_are_right_before_the_recorder_has_listened_for_the_window(second
     bench = Bench(None)
     bench.run(seconds, PIDS)
     total = measure_now(bench.history, bench.clock.now + 0.1, 10.0)["total"]
+    bench.stop()
     assert total["config"]["processes"] == len(PIDS)
     assert total["summary"]["processes"] == len(PIDS)
     assert total["summary"]["rss_per_process"] == pytest.approx(50e6, rel=0.1)
@@ -84,4 +85,6 @@ def test_what_to_try_is_said_of_a_group_and_not_of_one_of_its_processes() -> Non
     alone = Bench(None)
     alone.run(20, PIDS[:1], **full)
     (process,) = measure_now(alone.history, alone.clock.now, 10.0)["processes"]
+    bench.stop()
+    alone.stop()
     assert process["verdict"]["advice"]

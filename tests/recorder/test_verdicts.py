@@ -521,5 +521,6 @@ def test_groups_that_differ_are_judged_one_by_one() -> None:
     assert both["summary"]["cpu"] == pytest.approx(2.0)
     assert both["verdict"]["name"] == "healthy"
     one = measure(bench.history, Range(START, START + 10), Selection(frozenset(["alpha"])))
+    bench.stop()
     assert one["summary"]["cpu"] == pytest.approx(1.0)
     assert one["verdict"]["name"] == "healthy"

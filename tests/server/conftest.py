@@ -7,6 +7,14 @@ from collections.abc import Iterator
 import pytest
 from served import Served
 
+from headway.meter import stacks
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stacks_are_prepared() -> None:
+    """A process keeps the descriptors for that, so no test is to be the first."""
+    stacks.prepare()
+
 
 @pytest.fixture(scope="session")
 def checked() -> Iterator[Served]:

@@ -8,6 +8,7 @@ import subprocess
 import threading
 
 from launch import SLOWNESS
+from process_tree import Watched, descendants, state
 
 TIMEOUT_S = 30 * SLOWNESS
 
@@ -41,8 +42,16 @@ class Overheard:
             assert found, f"{pattern!r} is not in stderr ({said=}):\n{self.stderr}"
             return found
 
-    def end(self, number: signal.Signals | None) -> int:
-        """Ends it as a user would (`None`: it has its signal) and returns its exit code."""
+    def end(self, number: signal.Signals | None, *, kills: bool = False) -> int:
+        """Ends it as a user would (`None`: it has its signal) and returns its exit code. Fails if
+        it kills one of its processes, unless `kills`."""
+        pid = self.process.pid
+        with Watched(each for each in descendants(pid) if state(each) != "Z") as processes:
+            status = self._end(number)
+            assert kills or not processes.killed(), (processes.killed(), self.stderr)
+            return status
+
+    def _end(self, number: signal.Signals | None) -> int:
         if number is not None and self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -51,5 +60,6 @@ class Overheard:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
-            self._reader.join()
+            self._reader.join(TIMEOUT_S)
+            assert not self._reader.is_alive(), f"who holds its stderr open?\n{self.stderr}"
             self.process.stderr.close()

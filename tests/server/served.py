@@ -91,10 +91,11 @@ class Served(Overheard):
             connection.shutdown(socket.SHUT_WR)
             return read_to_end(connection)
 
-    def stop(self, number: signal.Signals | None = signal.SIGTERM) -> int:
-        """Ends the server as a user would (`None`: it has its signal) and returns its exit code."""
+    def stop(self, number: signal.Signals | None = signal.SIGTERM, *, kills: bool = False) -> int:
+        """Ends the server as a user would (`None`: it has its signal) and returns its exit code.
+        Fails if it kills one of its processes, unless `kills`."""
         try:
-            return self.end(number)
+            return self.end(number, kills=kills)
         finally:
             if not self.process.stdout.closed:
                 self.stdout = self.process.stdout.read()

@@ -68,7 +68,7 @@ def test_a_second_signal_leaves_no_process(tmp_path: Path) -> None:
         server.wait_until(lambda: len(server.workers()) == 1)
         # Signals within ONE_SIGNAL_S count as one, as `timeout` sends two.
         time.sleep(0.2)
-        assert server.stop(signal.SIGTERM) == -signal.SIGTERM
+        assert server.stop(signal.SIGTERM, kills=True) == -signal.SIGTERM
     assert not any(map(is_alive, workers))
     assert not any(each.exists() for each in left)
 

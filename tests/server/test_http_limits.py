@@ -77,6 +77,8 @@ def limited(**limits: float) -> Iterator[Limited]:
     finally:
         server.server.stop()
         assert server.server.join(10) == 0
+        # The server has the application, whose object has the server.
+        del server.server
 
 
 def chunked(*sizes: int) -> bytes:

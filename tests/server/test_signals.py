@@ -161,7 +161,7 @@ def test_sigquit_ends_everything_at_once_and_leaves_nothing_behind(tmp_path: Pat
     server = Supervised(tmp_path, group, pid_file=str(left[0]), status_socket=str(left[1]))
     workers = server.workers()
     with Held(server, tmp_path):
-        assert server.stop(signal.SIGQUIT) == -signal.SIGQUIT
+        assert server.stop(signal.SIGQUIT, kills=True) == -signal.SIGQUIT
     assert "headway serve: SIGQUIT: all processes are killed\n" in server.stderr
     assert not any(map(is_alive, workers))
     assert not any(each.exists() for each in left)

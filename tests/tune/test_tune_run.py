@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,8 @@ def test_the_setting_with_the_best_number_wins(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_with_what_there_is(tmp_path: Path) -> None:
-    file = tmp_path / "result.json"
-    code = "import time; time.sleep(60)"
+    file, begun = tmp_path / "result.json", tmp_path / "begun"
+    code = f"import time; open({str(begun)!r}, 'w'); time.sleep(60)"
     with subprocess.Popen(
         tune("--json", str(file), "-c", code),
         stdout=subprocess.PIPE,
@@ -50,6 +51,10 @@ def test_ctrl_c_ends_with_what_there_is(tmp_path: Path) -> None:
     ) as running:
         assert running.stderr is not None
         assert "warm-up" in running.stderr.readline()
+        end = time.monotonic() + 30
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         stdout, _ = running.communicate(timeout=30)
     assert running.returncode == 130

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from headway import _native
 from headway.errors import CommandError
 
 Event = dict[str, Any]
@@ -67,6 +68,7 @@ def run_trial(
                 env=_environment(),
                 pass_fds=(write_fd,),
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         except OSError as error:
             raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from None
@@ -91,6 +93,11 @@ def run_trial(
         last_words = next((line.strip() for line in reversed(lines) if line.strip()), "")
         reason = _death(status) + (f" ({last_words[:MAX_LAST_WORDS]})" if last_words else "")
     return Trial([event for event in events if event["event"] != "done"], Ending(complete, reason))
+
+
+def _end_with_parent() -> None:
+    """In the child: nobody else ends one whose audit is killed."""
+    _native.process_end_with_parent(signal.SIGKILL)
 
 
 def _listen(

@@ -39,6 +39,7 @@ exit status:
   0  done
   1  no recorder answered, or no process reported
   2  bad usage
+  143  after SIGTERM
 
 examples:
   headway top
@@ -111,14 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
 
         # A missing recorder is reported in one line, rather than on a screen that stays empty.
         source.ask("now")
-        Top(
+        ended = Top(
             source,
             interval_s=arguments.interval,
             window_s=arguments.window,
             view=arguments.view,
             group=arguments.group,
         ).run()
-        return 0
+        return ended or 0
     except NoAnswer as error:
         raise CommandError(str(error)) from error
     finally:

@@ -7,8 +7,11 @@ markup.
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -125,7 +128,9 @@ def identity(row: Row) -> str:
     return "/".join(str(row.get(name, "")) for name in names)
 
 
-class Top(App[None]):
+class Top(App[int]):
+    """Its result is the exit code, unless a key has ended it."""
+
     TITLE = "headway top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -201,6 +206,9 @@ class Top(App[None]):
                 yield Rows(f"{view.name}-{make.__name__}")
 
     def on_ready(self) -> None:
+        # So that the terminal is left as it was.
+        end = partial(self.exit, 128 + signal.SIGTERM)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
         self._poller.start()
 
     def on_unmount(self) -> None:

@@ -86,6 +86,7 @@ class Store:
         try:
             self._open()
         except schema.WrongStore as error:
+            self._disconnect()
             raise CommandError(f"--store {path}: the file {error}", exit_code=2) from None
         except (sqlite3.Error, OSError) as error:
             self._fail(error)

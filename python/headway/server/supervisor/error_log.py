@@ -26,7 +26,11 @@ class ErrorLog:
     def __enter__(self) -> ErrorLog:
         """Raises `CommandError`."""
         self._former = os.dup(2)
-        self._open()
+        try:
+            self._open()
+        except CommandError:
+            os.close(self._former)
+            raise
         return self
 
     def __exit__(

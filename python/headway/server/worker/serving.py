@@ -99,6 +99,8 @@ class Server:
         self._interrupter: threading.Thread | None = None
         self._layout = layout = Layout(group)
         http = group.http
+        # Before the sockets are taken over: nobody would close them after an error.
+        transport = native_transport(group, tls or read_tls(group))
         self._native = _native.server_open(
             [listener.socket.detach() for listener in listeners],
             layout.routes,
@@ -117,7 +119,7 @@ class Server:
                 "keep_alive_timeout_ns": to_ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": to_ns(http.write_timeout_s),
                 "reported": reported,
-                **native_transport(group, tls or read_tls(group)),
+                **transport,
                 **limits,
             },
         )
