@@ -64,7 +64,6 @@ class Station:
             (lambda: not store.error) if store else (lambda: True),
             totals=self.recorder.totals,
         )
-        stack.callback(self.history.close)
         self._pusher = None
         if settings.otlp is not None and exporter is not None:
             interval_s = settings.otlp_interval_s
@@ -74,6 +73,8 @@ class Station:
         """Starts the recorder, then the exporter. They end in the reverse order."""
         self.recorder.start()
         self._stack.callback(self.recorder.stop)
+        # Before the store's writer is closed: a reader cannot remove SQLite's log.
+        self._stack.callback(self.history.close)
         if self._settings.listen is not None:
             tell(f"receiving at unix:{self._settings.listen}")
         if self._pusher is not None:
