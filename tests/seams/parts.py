@@ -21,7 +21,7 @@ from pathlib import Path
 
 from launch import HEADWAY, SLOWNESS, environment
 from overheard import TIMEOUT_S, Overheard
-from process_tree import Watched, descendants, state
+from process_tree import Watched, descendants, described, state
 
 # From the end of a command to that of the last process that it started.
 TREE_LIMIT_S = 10 * SLOWNESS
@@ -84,7 +84,10 @@ class Part(Overheard):
         return Watched(each for each in {pid, *descendants(pid)} if state(each) not in ("Z", ""))
 
     def wait(self) -> int:
-        return self.process.wait(TIMEOUT_S)
+        try:
+            return self.process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError((described(self.process.pid), self.stderr)) from None
 
     def close(self) -> None:
         """When it has ended, or must."""
@@ -239,6 +242,9 @@ class Row:
     # What the command makes and keeps.
     files: frozenset[str] = frozenset()
     slow: str = ""
+    # A package that it needs, and whether it needs a GIL.
+    package: str = ""
+    needs_gil: bool = False
 
 
 def run(row: Row, end: End, folder: Path) -> float:

@@ -34,8 +34,10 @@ REPORT = r"headway  Python "
 # The alternate screen is left, and the cursor shown.
 LEFT_TERMINAL = r"(?s)\x1b\[\?1049l(?!.*\x1b\[\?1049h).*\x1b\[\?25h"
 
-# Waits for the end of its stdin, as one that waits for work.
-WAITS = "import sys; print('is up', flush=True); sys.stdin.read()"
+# Waits for the end of its stdin. A signal that comes just before a read() would wait for it, too.
+WAITS = (
+    "import select; print('is up', flush=True)\nwhile not select.select([0], [], [], 0.05)[0]: pass"
+)
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAITS!r}])"
 # Takes whatever is pushed.
 SINK = """
@@ -329,7 +331,9 @@ def tune_program(scene: Scene) -> None:
 
 
 def bench(scene: Scene) -> None:
-    scene.headway("bench", "echo", "--quick", "--policy", "stock", ready="calibrat|echo")
+    row = ["--policy", "stock", "--threads", "1", "--mode", "threads", "--switch-interval", "5ms"]
+    words = ["bench", "echo", "--values", "3", "--seconds", "0.5", *row]
+    scene.headway(*words, ready="round 1")
 
 
 def audit(scene: Scene) -> None:
@@ -404,6 +408,7 @@ ROWS = (
             killed("the program"),
         ),
         files=frozenset({"t.json", "p.txt", "r.json"}),
+        needs_gil=True,
     ),
     Row(
         "run --follow",
@@ -474,6 +479,7 @@ ROWS = (
             End("SIGTERM after an edit", 0, edit_first, "SIGTERM"),
         ),
         options=("reload",),
+        package="watchfiles",
     ),
     Row(
         "serve --dashboard",
@@ -533,6 +539,8 @@ ROWS = (
             killed("the recorder"),
         ),
         files=STORE,
+        package="opentelemetry",
+        slow="pushes every second",
     ),
     Row(
         "top",
@@ -545,6 +553,7 @@ ROWS = (
             survives("the recorder", kill_partner, "Ctrl-C"),
         ),
         files=STORE,
+        package="textual",
     ),
     Row("top --once", "top", top_once, (end_itself(),), files=STORE),
     Row("status", "status", status, (end_itself(),)),
@@ -565,6 +574,7 @@ ROWS = (
             killed("the experiment"),
         ),
         slow=TUNES,
+        needs_gil=True,
     ),
     Row(
         "tune serve",
@@ -577,6 +587,7 @@ ROWS = (
             killed("the experiment", "headway-tune-*"),
         ),
         slow=TUNES,
+        needs_gil=True,
     ),
     Row(
         "tune run",
@@ -587,9 +598,19 @@ ROWS = (
             End("SIGKILL of the program", 1, kill_child("time.sleep")),
             killed("the experiment"),
         ),
+        needs_gil=True,
     ),
-    Row("bench", "bench", bench, (*verb_stops(), killed("the experiment"))),
-    Row("bench-compare", "bench-compare", bench_compare, (end_itself(),)),
+    Row(
+        "bench",
+        "bench",
+        bench,
+        (
+            *verb_stops(),
+            End("SIGKILL of the program", 1, kill_child(".py")),
+            killed("the experiment"),
+        ),
+    ),
+    Row("bench-compare", "bench-compare", bench_compare, (end_itself(),), slow="simulates twice"),
     Row("simulate", "simulate", simulate, verb_stops()),
     Row(
         "audit",

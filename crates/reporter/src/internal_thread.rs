@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 /// Panics that `survive` caught. Written by the threads that panic, read by any; relaxed: a count.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Starts a thread whose panics are caught. `name` is the kernel's name of the thread, of up to 15
+/// Starts a thread whose panics are caught and which no signal to the process reaches. `name` is the kernel's name of the thread, of up to 15
 /// bytes.
 pub fn spawn(
     name: &'static str,
@@ -20,9 +20,33 @@ pub fn spawn(
         Some(bytes) => builder.stack_size(bytes),
         None => builder,
     };
+    let _blocked = SignalsBlocked::begin();
     builder.spawn(move || {
         survive(name, work);
     })
+}
+
+/// Blocks signals in threads that are started during its life. Signals to the process must reach
+/// Python's threads, whose system calls they interrupt.
+struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    fn begin() -> Self {
+        // SAFETY: all zero bytes are a valid set; both sets are live.
+        unsafe {
+            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: the set that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
 }
 
 /// Runs `work`. Catches a panic, counts it, and reports on stderr, after the line of Rust's panic

@@ -172,7 +172,6 @@ impl Reporter {
     fn begin(&self, thread: &mut Thread) -> std::io::Result<()> {
         if thread.handle.is_none() && !self.shared.encoder.lock().has_ended {
             let shared = Arc::clone(&self.shared);
-            let _blocked = SignalsBlocked::begin();
             thread.handle =
                 Some(internal_thread::spawn("headway-report", Some(STACK_BYTES), move || {
                     if internal_thread::survive("the report of sources", || shared.run()).is_none()
@@ -317,29 +316,6 @@ impl Ending {
         if !self.detail.is_empty() {
             out.text(id::SHUTDOWN_DETAIL, &self.detail);
         }
-    }
-}
-
-/// Blocks signals in threads that are started during its life. Signals to the process must reach
-/// Python's threads, whose system calls they interrupt.
-struct SignalsBlocked(libc::sigset_t);
-
-impl SignalsBlocked {
-    fn begin() -> Self {
-        // SAFETY: all zero bytes are a valid set; both sets are live.
-        unsafe {
-            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            Self(before)
-        }
-    }
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        // SAFETY: the set that was in force before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 
