@@ -609,6 +609,7 @@ ROWS = (
             End("SIGKILL of the program", 1, kill_child(".py")),
             killed("the experiment"),
         ),
+        slow="measures for ten seconds",
     ),
     Row("bench-compare", "bench-compare", bench_compare, (end_itself(),), slow="simulates twice"),
     Row("simulate", "simulate", simulate, verb_stops()),
