@@ -131,7 +131,7 @@ def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
     server = Supervised(tmp_path, {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2})
     (worker,) = server.workers()
     os.kill(worker, signal.SIGSTOP)
-    assert server.stop() == 1
+    assert server.stop(kills=True) == 1
     assert f"(pid {worker}) does not end, and is killed" in server.stderr
     assert not is_alive(worker)
 
