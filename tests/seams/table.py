@@ -488,7 +488,7 @@ ROWS = (
         (
             *stops(),
             WORKER,
-            replace(SUPERVISOR, leaves_folder="headway-*"),
+            SUPERVISOR,
             survives("the recorder", kill_child("dashboard", "it starts again in 1 s")),
         ),
         options=("dashboard", "dashboard-http", "dashboard-store"),
