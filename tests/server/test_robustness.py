@@ -6,13 +6,12 @@ Each refusal closes its own connection and no other, so every test ends with a r
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 from pathlib import Path
 
 import pytest
-from served import Served, read_response, read_to_end, status_of
+from process_tree import Watched
+from served import TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 pytestmark = pytest.mark.free_threading
 
@@ -279,7 +278,7 @@ def test_a_child_that_holds_every_socket_keeps_no_client_waiting(tmp_path: Path)
     options = ("--app-dir", str(tmp_path), "--keep-alive-timeout", "0.2")
     children: list[int] = []
     with Served("forking:application", *options) as server, contextlib.ExitStack() as stack:
-        stack.callback(lambda: [os.kill(child, signal.SIGKILL) for child in children])
+        stack.callback(kill, children)
         kept = stack.enter_context(server.connect())
         kept.sendall(GET + b"\r\n")
         children.append(int(read_response(kept).body))
@@ -288,6 +287,14 @@ def test_a_child_that_holds_every_socket_keeps_no_client_waiting(tmp_path: Path)
         cut_off.sendall(b"GET /fails HTTP/1.0\r\n\r\n")
         received = read_to_reset(cut_off)
         children.append(int(received.partition(b"\r\n\r\n")[2]))
+
+
+def kill(pids: list[int]) -> None:
+    """Ends them before the server does, whose own ends are looked at."""
+    with Watched(pids) as processes:
+        for pid in pids:
+            processes.kill(pid)
+        assert not processes.wait(TIMEOUT_S)
 
 
 def read_to_reset(connection: socket.socket) -> bytes:
