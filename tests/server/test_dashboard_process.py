@@ -284,7 +284,7 @@ def test_a_second_signal_does_not_wait_for_one_that_hangs(tmp_path: Path) -> Non
         wait_until(lambda: server.workers() == [recorder], server)
         # More than 0.1 s after the first.
         time.sleep(0.2)
-        assert server.stop(signal.SIGTERM) == -signal.SIGTERM
+        assert server.stop(signal.SIGTERM, kills=True) == -signal.SIGTERM
     assert not is_alive(recorder)
     assert "was ended by SIGKILL; the last reports may be missing" in server.stderr
 
