@@ -11,6 +11,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -118,7 +119,10 @@ def _descriptors() -> set[tuple[str, str]]:
     for number in os.listdir("/proc/self/fd"):
         # One of them is that of the listing.
         with suppress(FileNotFoundError):
-            open_ones.add((number, os.readlink(f"/proc/self/fd/{number}")))
+            target = os.readlink(f"/proc/self/fd/{number}")
+            # matplotlib keeps the file of a font open.
+            if not target.startswith(sys.prefix):
+                open_ones.add((number, target))
     return open_ones
 
 

@@ -59,10 +59,17 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = written(tmp_path / "out.json", "old")
     with pytest.raises(TypeError):
         json_file.write_json({"schema": object()}, str(path))
-    (tmp_path / f"out.json.{os.getpid()}.tmp").mkdir()
-    with pytest.raises(FileExistsError):
+    trial = tmp_path / f"out.json.{os.getpid()}.tmp"
+    trial.mkdir()
+    with pytest.raises(IsADirectoryError):
         json_file.write_json(convoy(), str(path))
     assert json.loads(path.read_text()) == "old"
+    # A killed process that had the same pid has left a link; what it leads to stays.
+    trial.rmdir()
+    trial.symlink_to(path)
+    json_file.write_json("new", str(tmp_path / "out.json"))
+    assert json.loads(path.read_text()) == "new"
+    assert os.listdir(tmp_path) == ["out.json"]
 
 
 def without(key: str) -> dict[str, Any]:

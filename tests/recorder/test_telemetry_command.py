@@ -159,7 +159,8 @@ def test_the_default_socket_is_in_no_folder_that_others_have_a_say_in(
         settings = Settings(default_socket(), None, None)
         with contextlib.ExitStack() as stack:
             if not found:
-                Station(settings, stack)
+                station = Station(settings, stack)
+                stack.callback(station.recorder.stop)
                 assert os.listdir(folder) == ["headway-telemetry.sock"]
                 return
             with pytest.raises(CommandError) as caught:

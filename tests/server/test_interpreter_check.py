@@ -216,7 +216,7 @@ def test_sigterm_ends_a_server_whose_python_does_not_answer(tmp_path: Path) -> N
         assert is_alive(asked)
         assert server.get("/pid").status == 200
         # It answers what it has, and not after a timeout of the question.
-        assert server.stop() == 0
+        assert server.stop(kills=True) == 0
     assert not is_alive(asked)
     assert "does not run" not in server.stderr
 
