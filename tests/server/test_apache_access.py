@@ -204,9 +204,69 @@ CONSTRUCTS = {
     "IfModule of the absence of a module": Construct(
         section("IfModule !mod_lua.c", location("Require all denied")), REFUSES
     ),
-    "IfDefine": Construct(section("IfDefine SECURE", location("Require all denied")), SERVES),
+    "IfModule of a source file": Construct(
+        section("IfModule event.c", location("Require all denied")), REFUSES
+    ),
+    "IfDefine": Construct(section("IfDefine SECURE", location("Require all denied")), REFUSES),
+    "IfDefine of httpd's command line": Construct(
+        section("IfDefine FOREGROUND", location("Require all denied")), REFUSES
+    ),
     "IfDefine of what is defined": Construct(
         "Define SECURE\n" + section("IfDefine SECURE", location("Require all denied")), REFUSES
+    ),
+    "IfVersion of a patch level": Construct(
+        section("IfVersion >= 2.4.70", location("Require all denied")), REFUSES
+    ),
+    "IfVersion after a release": Construct(
+        section("IfVersion > 2.4", location("Require all denied")), REFUSES
+    ),
+    "variables in another case": Construct(
+        "Define Where /admin\n" + section("Location ${{WHERE}}", "Require all denied"), REFUSES
+    ),
+    # Names of sections
+    "Directory with //": Construct(
+        section("Directory {folder}//x/../site", "Require all denied"), REFUSES
+    ),
+    "FilesMatch of PCRE": Construct(
+        section('FilesMatch "^[[:alnum:]]+\\.wsgi$"', "Require all denied"), REFUSES
+    ),
+    "Files with a negated set": Construct(section('Files "[^x]*"', "Require all denied"), REFUSES),
+    "Location with //": Construct(
+        directory("Require all denied") + "\n" + section("Location //", GRANTED), REFUSES
+    ),
+    "DirectoryMatch of the directory": Construct(
+        section("Directory {folder}", "Require all denied")
+        + "\n"
+        + section('DirectoryMatch "/site/?$"', GRANTED),
+        REFUSES,
+    ),
+    "a comment with a carriage return": Construct(
+        directory("# x\rRequire all granted", "Require all denied"), REFUSES
+    ),
+    "LimitRequestBody in RequireAll": Construct(
+        directory(section("RequireAll", GRANTED, "LimitRequestBody 10")),
+        SERVES,
+        (ROOT, Request("/", "POST", b"x" * 100)),
+    ),
+    "SSLRequireSSL in RequireAny": Construct(
+        directory(section("RequireAny", GRANTED, "SSLRequireSSL")), REFUSES
+    ),
+    "AuthType without Require": Construct(
+        directory("AuthType Basic", "AuthName x", "AuthUserFile {folder}/users"), REFUSES
+    ),
+    "RegexDefaultOptions": Construct(
+        "RegexDefaultOptions +ICASE\n" + section("FilesMatch ^APP", "Require all denied"), REFUSES
+    ),
+    "ModMimeUsePathInfo": Construct(
+        directory("ModMimeUsePathInfo On", GRANTED) + "\nAddHandler default-handler .txt",
+        REFUSES,
+        (ROOT, Request("/a.txt")),
+    ),
+    "AuthzProviderAlias": Construct(
+        section(f"AuthzProviderAlias ip all {OTHER}") + "\n" + directory(GRANTED), REFUSES
+    ),
+    "httpd's own limit of bodies": Construct(
+        directory(GRANTED), SERVES, (Request("/", "POST", None, {"Content-Length": "1500000000"}),)
     ),
     # mod_ssl
     "TLS": Construct("SSLOptions +StdEnvVars\nSSLProtocol all -SSLv3", SERVES, tls=True),
@@ -293,6 +353,18 @@ CONSTRUCTS = {
         directory("AllowOverride None", GRANTED), SERVES, files=("site/.htaccess",)
     ),
     "AllowOverride without a file": Construct(directory("AllowOverride All", GRANTED), SERVES),
+    ".htaccess and AllowOverride elsewhere": Construct(
+        directory("AllowOverride All", GRANTED)
+        + "\n"
+        + section("Location />", "Require all granted").replace(">>", ">"),
+        REFUSES,
+        files=("site/.htaccess",),
+    ),
+    ".htaccess and AllowOverrideList": Construct(
+        directory("AllowOverrideList Require", "AllowOverride None", GRANTED),
+        REFUSES,
+        files=("site/.htaccess",),
+    ),
     "AccessFileName": Construct(
         "AccessFileName .acl\n" + directory("AllowOverride All"), REFUSES, files=("site/.acl",)
     ),

@@ -122,16 +122,17 @@ def test_what_depends_on_the_server_holds_or_not(conf: Path) -> None:
     (conf.parent / "sites/b.conf").write_text("Seen b ${NAME}\n")
     (conf.parent / "sites/a.conf").write_text("Define NAME defined\nSeen a\n")
     conf.write_text(
+        f"ServerRoot {conf.parent}\nLoadModule authz_core_module modules/mod_authz_core.so\n"
         "LoadModule ssl_module modules/mod_ssl.so\n"
         "<IfModule mod_ssl.c>\nSeen ssl.c\n</IfModule>\n"
         "<IfModule ssl_module>\nSeen ssl_module\n</IfModule>\n"
         "<IfModule !wsgi_module>\nSeen never\n</IfModule>\n"
         "<IfModule mod_php.c>\n<IfModule mod_wsgi.c>\nSeen never\n</IfModule>\n</IfModule>\n"
-        "<IfDefine NAME>\nSeen never\n</IfDefine>\n"
         "Include sites\n"
         "<IfDefine NAME>\nSeen now\n</IfDefine>\n"
         "IncludeOptional none/*.conf\n"
         "UnDefine NAME\n"
+        "<IfDefine NAME>\nSeen never\n</IfDefine>\n"
         "<IfVersion >= 2.4>\nSeen 2.4\n</IfVersion>\n"
         "<IfVersion < 2.4.1>\nSeen never\n</IfVersion>\n"
         "<IfFile sites/a.conf>\nSeen file ${NAME} ${NOWHERE}\n</IfFile>\n"
@@ -213,6 +214,7 @@ def test_a_daemon_has_the_defaults_of_mod_wsgi(conf: Path) -> None:
             deadlock_timeout_s=300,
             graceful_timeout_s=15,
             shutdown_timeout_s=5,
+            http=HttpLimits(max_body_bytes=2**30),
         ),
     )
     assert resolution.groups[0].values["threads"].origin == "mod_wsgi's default"
@@ -270,7 +272,7 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
         cpu_priority=-3,
         memory_limit_bytes=13,
         virtual_memory_limit_bytes=14,
-        http=HttpLimits(write_timeout_s=15),
+        http=HttpLimits(write_timeout_s=15, max_body_bytes=2**30),
     )
 
 

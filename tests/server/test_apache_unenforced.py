@@ -99,27 +99,68 @@ def test_a_file_without_loadmodule_has_all_modules(conf: Configured) -> None:
     (group,) = conf.resolve(text).settings.groups
     assert group.http.max_body_bytes == 10
     assert conf.warnings(text) == [
-        "FILE: there is no LoadModule, so each module is taken as loaded: <IfModule mod_ssl.c> "
-        "(FILE:3)"
+        "FILE: a part of a configuration; taken as loaded: <IfModule mod_ssl.c> (FILE:3)"
     ]
     absent = f"{SITE}<IfModule !mod_ssl.c>\nRequire all denied\n</IfModule>\n"
-    assert conf.refusal(absent).startswith("FILE:3: <IfModule>: found !mod_ssl.c, which headway")
+    assert conf.refusal(absent).startswith("FILE:4: Require: found all denied, which headway")
     harmless = f"{SITE}<IfModule !mod_ssl.c>\nOrder allow,deny\nAllow from all\n</IfModule>\n"
     assert conf.warnings(harmless) == []
+    opens = (
+        f"{SITE}<Location />\nRequire all denied\n<IfModule mod_ssl.c>\nRequire all granted\n"
+        "</IfModule>\n</Location>\n"
+    )
+    assert conf.refusal(opens).startswith("FILE:4: Require: found all denied, which headway")
 
 
 def test_a_section_for_a_module_that_is_not_loaded_is_skipped_and_named(conf: Configured) -> None:
     text = (
-        f"LoadModule alias_module m/mod_alias.so\n{SITE}"
+        f"LoadModule authz_core_module m/mod_authz_core.so\n{SITE}"
         "<IfModule mod_ssl.c>\nRequire all denied\n</IfModule>\n"
         "<IfModule mod_autoindex.c>\nIndexOptions FancyIndexing\n</IfModule>\n"
-        "<IfDefine SECURE>\nRequire all denied\n</IfDefine>\n"
-        "<IfDefine !SECURE>\nLimitRequestBody 10\n</IfDefine>\n"
     )
     assert conf.warnings(text) == [
-        "FILE: skipped, since nothing loads or defines its name: <IfModule mod_ssl.c> (FILE:4), "
-        "<IfDefine SECURE> (FILE:10)"
+        "FILE: skipped, since no LoadModule names the module: <IfModule mod_ssl.c> (FILE:4)"
     ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["IfDefine SECURE", "IfDefine !SECURE", "IfModule !event.c", "IfVersion >= 2.4.70"],
+)
+def test_a_section_whose_condition_cannot_be_known_is_refused(
+    conf: Configured, condition: str
+) -> None:
+    module = f"LoadModule authz_core_module m/mod_authz_core.so\n{SITE}"
+    kind = condition.split()[0]
+    text = f"{module}<{condition}>\nRequire all denied\n</{kind}>\n"
+    said = condition.removeprefix(f"{kind} ")
+    assert conf.refusal(text).startswith(f"FILE:4: <{kind}>: found {said}, which headway serve")
+    assert len(conf.warnings(text, ACCEPT, condition)) == 1
+    harmless = f"{module}<{condition}>\nErrorLog a\nRequire all granted\n</{kind}>\n"
+    assert conf.warnings(harmless) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<VirtualHost localhost:8000>\n</VirtualHost>", "an IP address or *, since names depend"),
+        ("<VirtualHost 127.0.0.1:8000>\n</VirtualHost>", "* or no Listen on all addresses, since"),
+        ("<Location /${NOT_SET_ANYWHERE}>\n</Location>", "a variable that Define or the envir"),
+        ("IncludeOptional /etc/[a-z]*.conf", "a path with the wildcards * and ? alone"),
+        ("IncludeOptional none/*.conf", "an absolute path, since there is no ServerRoot"),
+        ("<IfFile none>\n</IfFile>", "an absolute path, since there is no ServerRoot"),
+        ('<IfDefine "!A">\n</IfDefine>', "NAME or !NAME, without spaces or quotes"),
+        ("SSLEngine optional", "allowed: On or Off"),
+    ],
+)
+def test_what_depends_on_the_machine_is_refused(conf: Configured, text: str, said: str) -> None:
+    site = "Listen 8000\nWSGIScriptAlias / /srv/site/app.wsgi\n"
+    assert said in conf.refusal(f"{site}{text}\n")
+
+
+def test_names_of_variables_ignore_case(conf: Configured) -> None:
+    text = f"Define Path /admin\n{SITE}<Location ${{PATH}}>\nRequire all denied\n</Location>\n"
+    assert conf.refusal(text).startswith("FILE:5: Require: found all denied")
 
 
 def test_limits_of_bodies_that_differ_are_refused(conf: Configured) -> None:
@@ -157,10 +198,20 @@ def test_limits_of_bodies_that_differ_are_refused(conf: Configured) -> None:
         ("Directory /srv/sit", "", Coverage.NONE),
         ("Directory /srv/*", "", Coverage.ALL),
         ("Directory /*/*/*", "", Coverage.NONE),
-        ("Directory /srv/[a-s]ite", "", Coverage.ALL),
-        ("Directory /srv/[!s]ite", "", Coverage.NONE),
+        ("Directory /srv/[a-s]ite", "", Coverage.PART),
+        ("Directory //srv/./x/../site", "", Coverage.ALL),
+        ("Directory .", "", Coverage.PART),
         ("DirectoryMatch ^/srv/site", "", Coverage.ALL),
         ("DirectoryMatch ^/srv/site/$", "", Coverage.PART),
+        ('DirectoryMatch "/site/?$"', "", Coverage.PART),
+        ("DirectoryMatch /[[:alpha:]]ite", "", Coverage.PART),
+        ("FilesMatch (?i)^APP", "", Coverage.PART),
+        ("FilesMatch ^ap{1,2}", "", Coverage.PART),
+        ('Files "[^x]*"', "", Coverage.PART),
+        ("Files ./app.wsgi", "", Coverage.PART),
+        ("Location //", "", Coverage.PART),
+        ('LocationMatch "^/z(?#c)?b"', "/b", Coverage.PART),
+        ('LocationMatch "^/z\\E?b"', "/b", Coverage.PART),
         ("DirectoryMatch ^/data", "", Coverage.NONE),
         ("Files app.*", "", Coverage.ALL),
         ("FilesMatch \\.py$", "", Coverage.NONE),

@@ -24,7 +24,10 @@ class ConfigurationFiles:
         `errors` prevents it."""
         if path not in self.paths:
             self.paths.append(path)
-        with open(path, encoding="utf-8", errors=errors, opener=_open_at_once) as file:
+        # Only a line feed ends a line, as in httpd; a carriage return may be within a comment.
+        with open(
+            path, encoding="utf-8", errors=errors, newline="\n", opener=_open_at_once
+        ) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) and path != os.devnull:
                 found = KINDS.get(stat.S_IFMT(status.st_mode), "something else")

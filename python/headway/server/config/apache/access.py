@@ -10,19 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.server.config.apache.sections import Coverage, Scoped, coverage, merge_order
+from headway.server.config.apache.sections import (
+    Coverage,
+    Scoped,
+    coverage,
+    find_last,
+    merge_order,
+)
 from headway.server.config.apache.syntax import Directive
 
 _REQUIRE = ("require", "requireall", "requireany", "requirenone")
 _ORDER = ("order", "allow", "deny")
 # The directives that decide who may send a request.
 ACCESS = (*_REQUIRE, *_ORDER)
+AUTHENTICATION = "authtype"
 
 
 def find_closing(scoped: Sequence[tuple[int, Scoped]], path: str, script: str) -> list[Scoped]:
     """The rules by which httpd denies a request for the alias, or may deny one. `scoped` has each
     directive with the order of its host."""
-    return [*_closing(_REQUIRE, scoped, path, script), *_closing(_ORDER, scoped, path, script)]
+    closing = [*_closing(_REQUIRE, scoped, path, script), *_closing(_ORDER, scoped, path, script)]
+    # httpd answers 500 where a request has an AuthType and no Require (AH01627).
+    kind = find_last((AUTHENTICATION,), scoped, path, script)
+    is_decided = any(
+        each.directive.key in _REQUIRE and coverage(each.sections, path, script) is Coverage.ALL
+        for _, each in scoped
+    )
+    if kind is not None and not is_decided and kind.directive.words[:1] not in (["None"], ["none"]):
+        closing.append(kind)
+    return closing
 
 
 def is_open(directives: Sequence[Directive]) -> bool:
@@ -50,6 +66,14 @@ def _closing(
         if covered is not Coverage.NONE and not is_open([each.directive for each in together]):
             closing += together
     return closing
+
+
+def other_children(rule: Directive) -> list[Directive]:
+    """What a section of rules, such as <RequireAll>, has besides rules. It has an effect as if it
+    stood outside."""
+    children = rule.children or []
+    nested = [each for child in children if child.key in _REQUIRE for each in other_children(child)]
+    return nested + [child for child in children if child.key not in _REQUIRE]
 
 
 def _any_granted(rules: list[Directive]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from headway.errors import CommandError
 from headway.server.config.apache import core, other_directives, request_variables
-from headway.server.config.apache.access import ACCESS, is_open
+from headway.server.config.apache.access import ACCESS, AUTHENTICATION, is_open, other_children
 from headway.server.config.apache.daemon import Daemon, read_daemon
 from headway.server.config.apache.harmless import is_harmless
 from headway.server.config.apache.hosts import SCOPED, Host
@@ -43,7 +43,10 @@ OF_HOST = {
     *request_variables.KEYS,
 }
 # Headway reads these by the sections that they are in.
-BY_SECTION = {*SCOPED, *ACCESS, "allowoverride", "allowoverridelist", "options"}
+BY_SECTION = {
+    *(*SCOPED, *ACCESS, AUTHENTICATION),
+    *("allowoverride", "allowoverridelist", "options"),
+}
 
 
 @dataclass
@@ -59,6 +62,8 @@ class Contents:
     interpreters: Interpreters = field(default_factory=Interpreters)
     formats: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # What applies if httpd lacks the modules that the file asks for and that nothing loads.
+    without_modules: Contents | None = None
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -79,7 +84,7 @@ class Contents:
 
     @property
     def access_file_names(self) -> list[str]:
-        """The names of the files that httpd reads beside the files that it serves."""
+        """The names of the files that httpd may read beside the files that it serves."""
         found = [
             name
             for host in self.hosts
@@ -87,14 +92,19 @@ class Contents:
             if directive.key == "accessfilename"
             for name in directive.words
         ]
-        return found or [".htaccess"]
+        return [".htaccess", *found]
 
 
 def read_contents(path: str, files: ConfigurationFiles) -> Contents:
-    reader, directives = read_file(path, files)
-    contents = Contents(path, reader.server_root, warnings=list(_conditions(reader, path)))
-    _sort(contents, directives, contents.main)
+    reading = read_file(path, files)
+    contents = Contents(path, reading.reader.server_root)
+    contents.warnings += _conditions(reading.reader, path)
+    _sort(contents, reading.directives, contents.main)
     _read_daemons(contents)
+    if reading.without_modules is not None:
+        contents.without_modules = Contents(path, reading.reader.server_root)
+        _sort(contents.without_modules, reading.without_modules, contents.without_modules.main)
+        _read_daemons(contents.without_modules)
     return contents
 
 
@@ -106,6 +116,11 @@ def _sort(
 ) -> None:
     for directive in directives:
         key, scoped = directive.key, Scoped(directive, sections)
+        if "${" in directive.text and (directive.children is not None or _is_followed(key)):
+            raise directive.refuse(
+                directive.text,
+                "a variable that Define or the environment sets, since httpd may know it",
+            )
         if key in SERVER_ONLY and host is not contents.main:
             raise directive.refuse("it in <VirtualHost>", "at server scope alone")
         if sections and (key == "wsgiscriptalias" or key in SERVER_ONLY):
@@ -121,6 +136,8 @@ def _sort(
             _sort(contents, directive.children, host, (*sections, directive))
         elif key in BY_SECTION or (sections and key == "limitrequestbody"):
             host.scoped.append(scoped)
+            if key in ACCESS:
+                _sort(contents, other_children(directive), host, sections)
         elif key == "logformat" and len(directive.words) == 2:
             contents.formats[directive.words[1]] = directive.words[0]
         elif key in OF_HOST and not sections:
@@ -128,26 +145,29 @@ def _sort(
         elif key in other_directives.WITHOUT_EFFECT or key in other_directives.REFUSED:
             if (warning := other_directives.note(directive)) is not None:
                 contents.warnings.append(warning)
-        elif key == "ifmodule":
+        elif key in CONDITIONS:
             if not _may_be_skipped(directive):
                 host.unfollowed.append(scoped)
         elif key.startswith("wsgi") and key not in (*OF_HOST, *other_directives.INSTEAD):
             raise _unknown(directive)
-        elif not is_harmless(directive):
+        elif not is_harmless(directive) or (sections and key == "sslciphersuite"):
             host.unfollowed.append(scoped)
 
 
+def _is_followed(key: str) -> bool:
+    return key in BY_SECTION or key in OF_HOST or key in CHILDREN
+
+
 def _conditions(reader: ApacheReader, path: str) -> Iterator[str]:
-    """Warnings about sections whose conditions the files leave open."""
-    relevant = [each for each in reader.conditions if not _may_be_skipped(each)]
-    assumed = [each for each in relevant if each.key == "ifmodule" and reader.has_all_modules]
-    skipped = [each for each in relevant if each not in assumed]
+    """Warnings about sections for modules that no LoadModule names."""
+    assumed, skipped = (
+        [each for each in sections if not _may_be_skipped(each)]
+        for sections in (reader.assumed, reader.skipped)
+    )
     if assumed:
-        yield (
-            f"{path}: there is no LoadModule, so each module is taken as loaded: {_named(assumed)}"
-        )
+        yield f"{path}: a part of a configuration; taken as loaded: {_named(assumed)}"
     if skipped:
-        yield f"{path}: skipped, since nothing loads or defines its name: {_named(skipped)}"
+        yield f"{path}: skipped, since no LoadModule names the module: {_named(skipped)}"
 
 
 def _named(sections: list[Directive]) -> str:
@@ -158,13 +178,12 @@ def _named(sections: list[Directive]) -> str:
 
 
 def _may_be_skipped(block: Directive) -> bool:
-    """Whether nothing depends on the block: it has no rule that could deny a request, and nothing
-    that Headway follows."""
-    inner = block.children or []
-    return is_open(inner) and all(
-        _may_be_skipped(each) if each.key in (*SCOPES, *CONDITIONS) else is_harmless(each)
-        for each in inner
-        if each.key not in ACCESS
+    """Whether nothing that Headway follows or refuses depends on the block."""
+    return all(
+        _may_be_skipped(each)
+        if each.key in (*SCOPES, *CONDITIONS)
+        else is_harmless(each) or (each.key == "require" and is_open([each]))
+        for each in block.children or []
     )
 
 

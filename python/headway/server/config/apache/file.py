@@ -38,6 +38,8 @@ from headway.server.config.options import OPTIONS
 from headway.server.config.resolution import gil_enabled
 
 INHERITED = "inherited from server scope"
+# Options by which requests are refused, so that a host without one must not get another's.
+_LIMITS = {"max-target-size", "max-fields", "max-head-size"}
 
 
 def read_apache(
@@ -78,8 +80,7 @@ def _group_draft(contents: Contents, group: Group) -> GroupDraft:
             origin, contents.interpreters.of_application_group(group.name, name.value)
         )
     given = _values_of_hosts(contents, group)
-    if (limit := read_body_limit(contents, group).value) is not None:
-        given["max-body-size"] = limit
+    given["max-body-size"] = read_body_limit(contents, group).value
     if group.tls is not None:
         given["tls-certificate"], given["tls-key"] = group.tls
     if daemon is not None:
@@ -110,6 +111,16 @@ def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:
                     f"allowed: one for process group {group.shown}",
                     exit_code=2,
                 )
+    for name in _LIMITS & own.keys():
+        if any(
+            host is not contents.main and name not in _values_of(contents, host)
+            for host in group.hosts
+        ):
+            raise CommandError(
+                f"{own[name].origin}: found {name} for one of the virtual hosts of process group "
+                f"{group.shown}; allowed: the same for all of them",
+                exit_code=2,
+            )
     variables = read_variables(contents.main, group.hosts, contents.warnings)
     if variables:
         own["environ"] = Value(variables, next(iter(variables.values())).origin)
@@ -119,7 +130,7 @@ def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:
 def _values_of(contents: Contents, host: Host) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for directive in host.directives:
-        if directive.key in core.CORE:
+        if directive.key in core.CORE and directive.key != "limitrequestbody":
             # httpd uses User and Group only if root started it.
             if directive.key not in ("user", "group") or os.geteuid() == 0:
                 values.update(core.read_core(directive))

@@ -7,6 +7,7 @@ In Headway an address belongs to one process group, so configurations that need 
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from dataclasses import dataclass, field
 
@@ -85,9 +86,13 @@ def _scripts(aliases: dict[str, Alias]) -> dict[str, tuple[str, str]]:
 def _address(listen: Directive) -> Address:
     text = listen.words[0] if listen.words else ""
     try:
-        return parse_address(text if ":" in text else f"0.0.0.0:{text}")
+        address = parse_address(text if ":" in text else f"0.0.0.0:{text}")
+        ipaddress.ip_address(address.host)
     except ValueError:
-        raise listen.refuse(text or "nothing", "[ADDRESS:]PORT") from None
+        raise listen.refuse(
+            text or "nothing", "[ADDRESS:]PORT, where the address is no name"
+        ) from None
+    return address
 
 
 def _hosts_at(contents: Contents, address: Address) -> list[Host]:
@@ -181,7 +186,7 @@ def _tls(contents: Contents, hosts: list[Host], listen: Directive) -> tuple[Valu
 def _certificate(contents: Contents, host: Host) -> tuple[Value, Value] | None:
     given = {each.key: each for each in (*contents.main.directives, *host.directives)}
     engine = given.get("sslengine")
-    if engine is None or engine.text.lower() != "on":
+    if engine is None or not parse_word(engine, ON_OR_OFF):
         return None
     certificate = given.get("sslcertificatefile")
     if certificate is None or not certificate.words:

@@ -21,9 +21,9 @@ _PROCESSES = """
     maxclients maxconnectionsperchild maxkeepaliverequests maxmemfree maxrequestsperchild
     maxrequestworkers maxspareservers maxsparethreads minspareservers minsparethreads mutex
     namevirtualhost port protocols protocolshonororder readbuffersize receivebuffersize
-    regexdefaultoptions requestreadtimeout rlimitcpu rlimitmem rlimitnproc scoreboardfile
-    sendbuffersize serverlimit startservers suexec suexecusergroup threadlimit threadsperchild
-    threadstacksize watchdoginterval
+    requestreadtimeout rlimitcpu rlimitmem rlimitnproc scoreboardfile sendbuffersize serverlimit
+    startservers suexec suexecusergroup threadlimit threadsperchild threadstacksize
+    watchdoginterval
 """
 _LOGS = """
     bufferedlogs cookielog dumpioinput dumpiooutput errorlog errorlogformat forensiclog
@@ -34,36 +34,35 @@ _LOGS = """
 _FILES = """
     addalt addaltbyencoding addaltbytype addcharset adddefaultcharset adddescription addencoding
     addicon addiconbyencoding addiconbytype addlanguage addmoduleinfo addtype
-    allowencodedslashes cachedisable cachenegotiateddocs cgiscripttimeout checkbasenamematch
-    checkcaseonly checkspelling contentdigest defaulticon defaultlanguage defaulttype
-    directorycheckhandler directoryindex directoryindexredirect directoryslash documentroot
-    errordocument expiresactive expiresbytype expiresdefault fallbackresource fancyindexing
-    fileetag forcelanguagepriority headername indexheadinsert indexignore indexignorereset
-    indexoptions indexorderdefault indexstylesheet languagepriority limitxmlrequestbody
-    maxrangeoverlaps maxrangereversals maxranges mergeslashes mimemagicfile modmimeusepathinfo
-    multiviewsmatch qualifyredirecturl readmename redirectrelative removecharset removeencoding
-    removehandler removeinputfilter removelanguage removeoutputfilter removetype scriptlog
-    scriptlogbuffer scriptloglength scriptsock serveradmin serveralias serverpath
-    serversignature servertokens ssiendtag ssierrormsg ssietag ssilastmodified
-    ssilegacyexprparser ssistarttag ssitimeformat ssiundefinedecho typesconfig
-    usecanonicalphysicalport xbithack
+    allowencodedslashes cachedirlength cachedirlevels cachedisable cachenegotiateddocs cacheroot
+    cgiscripttimeout checkbasenamematch checkcaseonly checkspelling contentdigest davlockdb
+    defaulticon defaultlanguage defaulttype directorycheckhandler directoryindex
+    directoryindexredirect directoryslash documentroot errordocument expiresactive expiresbytype
+    expiresdefault fallbackresource fancyindexing fileetag forcelanguagepriority headername
+    indexheadinsert indexignore indexignorereset indexoptions indexorderdefault indexstylesheet
+    languagepriority limitxmlrequestbody maxrangeoverlaps maxrangereversals maxranges
+    mergeslashes mimemagicfile multiviewsmatch proxyhtmlevents proxyhtmllinks qualifyredirecturl
+    readmename redirectrelative removecharset removeencoding removehandler removeinputfilter
+    removelanguage removeoutputfilter removetype scriptlog scriptlogbuffer scriptloglength
+    scriptsock serveradmin serveralias serverpath serversignature servertokens ssiendtag
+    ssierrormsg ssietag ssilastmodified ssilegacyexprparser ssistarttag ssitimeformat
+    ssiundefinedecho typesconfig usecanonicalphysicalport
 """
 _COMPRESSION = """
     brotlialteretag brotlicompressionmaxinputblock brotlicompressionquality
     brotlicompressionwindow brotlifilternote deflatealteretag deflatebuffersize
     deflatecompressionlevel deflatefilternote deflatememlevel deflatewindowsize
 """
-# These say who a user is. They deny nothing without a Require, which is a rule of its own.
+# These say who a user is. They deny nothing without AuthType and Require.
 _USERS = """
     authbasicauthoritative authbasicprovider authbasicusedigestalgorithm authdbduserpwquery
     authdbduserrealmquery authdbmgroupfile authdbmtype authdbmuserfile authdigestalgorithm
     authdigestdomain authdigestnccheck authdigestnoncelifetime authdigestprovider authdigestqop
     authdigestshmemsize authgroupfile authldapbinddn authldapbindpassword authldapcharsetconfig
     authldapgroupattribute authldapgroupattributeisdn authldapurl authname authnprovideralias
-    authtype authuserfile authzdbmtype authzprovideralias authzsendforbiddenonfailure
-    ldapcacheentries ldapcachettl ldapconnectiontimeout ldapopcacheentries ldapopcachettl
-    ldapsharedcachefile ldapsharedcachesize ldaptimeout ldaptrustedglobalcert ldaptrustedmode
-    ldapverifyservercert
+    authuserfile authzdbmtype authzsendforbiddenonfailure ldapcacheentries ldapcachettl
+    ldapconnectiontimeout ldapopcacheentries ldapopcachettl ldapsharedcachefile
+    ldapsharedcachesize ldaptimeout ldaptrustedglobalcert ldaptrustedmode ldapverifyservercert
 """
 # Rules and conditions that do nothing without RewriteRule, ProxyPass or SSLVerifyClient.
 _PARTS_OF_OTHERS = """
@@ -141,7 +140,7 @@ def _allows_tls_1_2(directive: Directive) -> bool:
     sign replaces what stands before it."""
     allowed: set[str] = set()
     for word in directive.words:
-        sign, name = (word[0], word[1:]) if word[0] in "+-" else ("", word)
+        sign, name = (word[:1], word[1:]) if word[:1] in ("+", "-") else ("", word)
         names = {"tlsv1.2", "tlsv1.3"} if name.lower() == "all" else {name.lower()}
         allowed = allowed - names if sign == "-" else allowed | names if sign else names
     return "tlsv1.2" in allowed
@@ -150,7 +149,6 @@ def _allows_tls_1_2(directive: Directive) -> bool:
 _CONDITIONS: dict[str, Callable[[Directive], bool]] = {
     "acceptpathinfo": _says("on", "default"),
     "addoutputfilterbytype": _compresses,
-    "authmerging": _says("off"),
     "browsermatch": _sets_variables_of_httpd,
     "browsermatchnocase": _sets_variables_of_httpd,
     "dav": _says("off"),
@@ -169,4 +167,5 @@ _CONDITIONS: dict[str, Callable[[Directive], bool]] = {
     "traceenable": _says("on", "extended"),
     "usecanonicalname": _says("off"),
     "userdir": _says("disabled"),
+    "xbithack": _says("off"),
 }

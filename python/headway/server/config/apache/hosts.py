@@ -7,6 +7,7 @@ host, or at server scope.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from dataclasses import dataclass, field
@@ -41,22 +42,34 @@ class Host:
 
     def answers(self, address: Address) -> int:
         """How well the host matches an address of Listen: 0 not at all, 1 by a wildcard, 2 by the
-        address."""
+        address. Raises `CommandError` if it matches a part of the connections there."""
         if self.section is None:
             return 0
         return max((_fit(self.section, word, address) for word in self.section.words), default=0)
 
 
 def _fit(section: Directive, word: str, address: Address) -> int:
-    found = re.fullmatch(r"(\*|_default_|\[[^\]]*\]|[^:\s]+)(?::(\*|[0-9]{1,5}))?", word)
+    found = re.fullmatch(r"(\*|_default_|\[[^\]]*\]|[^:\s]+)(?::(\*|[0-9]{1,5}))?", word, re.I)
     if not found:
         raise section.refuse(word, "ADDRESS:PORT, where each may be *")
     if found[2] not in (None, "*") and int(found[2]) != address.port:
         return 0
-    host = found[1].strip("[]")
-    if host in ("*", "_default_"):
+    if found[1].lower() in ("*", "_default_"):
         return 1
-    return 2 if host == address.host else int(address.host in ("0.0.0.0", "::"))
+    try:
+        host = ipaddress.ip_address(found[1].strip("[]"))
+    except ValueError:
+        raise section.refuse(
+            word, "an IP address or *, since names depend on the machine"
+        ) from None
+    if host.is_unspecified:
+        return 1
+    served = ipaddress.ip_address(address.host)
+    if served.is_unspecified:
+        raise section.refuse(
+            word, f"* or no Listen on all addresses, since {address} is for other addresses too"
+        )
+    return 2 if host == served else 0
 
 
 class Alias(NamedTuple):

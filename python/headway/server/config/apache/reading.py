@@ -7,23 +7,35 @@ directives. Parses the files in the order in which httpd reads them.
 
 from __future__ import annotations
 
-import glob
+import fnmatch
 import operator
 import os
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from headway.errors import CommandError, reason_of
 from headway.server.config.apache.syntax import Directive, parse_lines
 from headway.server.config.files import ConfigurationFiles
 
 MAX_INCLUDE_DEPTH = 32
-# The version of httpd against which <IfVersion> is compared.
-VERSION = (2, 4, 66)
-# The modules that Headway replaces, and those that every httpd 2.4 contains.
-BUILT_IN = ("authz_core", "core", "http", "log_config", "so", "unixd", "version", "wsgi")
-MODULES = {f"mod_{name}.c" for name in BUILT_IN} | {f"{name}_module" for name in BUILT_IN}
+# The modules that Headway replaces, and those that every httpd contains.
+_BUILT_IN = ("log_config", "so", "unixd", "version", "wsgi")
+MODULES = {
+    *("core.c", "http_core.c", "core_module", "http_module"),
+    *(f"mod_{name}.c" for name in _BUILT_IN),
+    *(f"{name}_module" for name in _BUILT_IN),
+}
+# Those that every common configuration loads. One of the first kind, or a module for the processes,
+# shows that a file is whole.
+_USUAL = ("authz_core", "authz_host")
+_SIGNS_OF_A_WHOLE = re.compile(r"authz_core_module|mpm_\w+_module")
+# Modules that may be compiled in, and names that do not follow from those in LoadModule.
+_MAY_BE_BUILT_IN = re.compile(
+    r"(?:mod_)?(?:watchdog|logio|authz_core|authz_host)(?:\.c|_module)|(?!mod_)\w+\.c|mod_mpm_\w+\.c"
+)
 CONDITIONS = ("ifmodule", "ifdefine", "ifversion", "iffile")
-COMPARISONS = {
+_COMPARISONS = {
     "=": operator.eq,
     "==": operator.eq,
     ">": operator.gt,
@@ -31,39 +43,60 @@ COMPARISONS = {
     "<": operator.lt,
     "<=": operator.le,
 }
+# httpd 2.4, at any of its patch levels.
+_RELEASE = (2, 4)
+_PATCHES = range(1, 1000)
 
 
-def read_file(path: str, files: ConfigurationFiles) -> tuple[ApacheReader, list[Directive]]:
-    """Reads a configuration. A file without LoadModule, such as that of a virtual host, is a part
-    of one: what it has for any module then counts, since httpd may have loaded the module."""
+class Reading(NamedTuple):
+    """The directives of a configuration, and its reader.
+
+    A file is a part of a configuration if it loads none of the modules that each needs, such as
+    that of a virtual host. httpd may then have any module or not. `without_modules` has what
+    applies if it has none but the usual ones; it is `None` if the file does not depend on them.
+    """
+
+    reader: ApacheReader
+    directives: list[Directive]
+    without_modules: list[Directive] | None
+
+
+def read_file(path: str, files: ConfigurationFiles) -> Reading:
     reader = ApacheReader(path, files)
     directives = reader.read(path)
-    if reader.asks_for_modules and not reader.loads_modules:
-        reader = ApacheReader(path, files, has_all_modules=True)
-        directives = reader.read(path)
-    return reader, directives
+    if reader.is_whole or not reader.asks_for_modules:
+        return Reading(reader, directives, None)
+    without_modules = ApacheReader(path, files, has_all_modules=False).read(path)
+    reader = ApacheReader(path, files, has_all_modules=True)
+    return Reading(reader, reader.read(path), without_modules)
 
 
 class ApacheReader:
-    """One reading of a configuration. `server_root` is known when it has ended.
+    """One reading of a configuration. `server_root` and `is_whole` are known when it has ended.
 
-    With `has_all_modules` the contents of `<IfModule NAME>` apply for each module, and sections for
-    a module that is not there are among the directives.
+    `has_all_modules` says whether a module that no LoadModule names is there; `None` leaves that to
+    the name. Sections whose condition cannot be known are among the directives.
     """
 
     def __init__(
-        self, path: str, files: ConfigurationFiles, *, has_all_modules: bool = False
+        self, path: str, files: ConfigurationFiles, *, has_all_modules: bool | None = None
     ) -> None:
         self._files = files
-        self.has_all_modules = has_all_modules
+        self._has_all_modules = has_all_modules
+        self._has_server_root = False
         self.server_root = os.path.dirname(os.path.abspath(path))
-        self.loads_modules = False
+        self.is_whole = False
         self.asks_for_modules = False
-        # The sections whose module or variable the files do not name, except those that apply for
-        # that reason.
-        self.conditions: list[Directive] = []
-        self._variables: dict[str, str] = {}
-        self._modules = MODULES | {"core.c", "http_core.c"}
+        # The sections for modules that no LoadModule names: those that apply all the same, and
+        # those that are skipped.
+        self.assumed: list[Directive] = []
+        self.skipped: list[Directive] = []
+        # The value of each variable, or `None` if UnDefine removed it.
+        self._defined: dict[str, str | None] = {}
+        self._modules = set(MODULES)
+        if has_all_modules is not None:
+            self._modules |= {f"mod_{name}.c" for name in _USUAL}
+            self._modules |= {f"{name}_module" for name in _USUAL}
 
     def read(self, path: str, depth: int = 0) -> list[Directive]:
         """The directives of the file that apply. Those of an included file take the place of the
@@ -79,11 +112,11 @@ class ApacheReader:
         for directive in directives:
             key = directive.key
             if key in CONDITIONS:
-                if self._holds(directive):
-                    kept += self._evaluate(directive.children or [], depth)
-                elif key == "ifmodule" and self.has_all_modules:
-                    directive.children = self._evaluate(directive.children or [], depth)
+                holds = self._holds(directive)
+                if holds is None:
                     kept.append(directive)
+                elif holds:
+                    kept += self._evaluate(directive.children or [], depth)
                 continue
             directive.text = self._substitute(directive.text)
             if key in ("include", "includeoptional"):
@@ -98,12 +131,13 @@ class ApacheReader:
         return kept
 
     def _substitute(self, text: str) -> str:
-        """Replaces `${NAME}` by the value of `Define` or the environment. As in httpd, unknown
-        names stay."""
+        """Replaces `${NAME}` by the value of `Define`, whose names ignore case, or of the
+        environment. As in httpd, unknown names stay."""
 
         def value(found: re.Match[str]) -> str:
-            name = found[1]
-            return self._variables.get(name) or os.environ.get(name) or found[0]
+            by_name = {name.lower(): value for name, value in self._defined.items()}
+            value = by_name.get(found[1].lower())
+            return os.environ.get(found[1], found[0]) if value is None else value
 
         return re.sub(r"\$\{([^}]*)\}", value, text)
 
@@ -112,60 +146,119 @@ class ApacheReader:
         if not words:
             raise directive.refuse("nothing", "a name")
         if directive.key == "define":
-            self._variables[words[0]] = words[1] if len(words) > 1 else ""
+            self._defined = {
+                name: value
+                for name, value in self._defined.items()
+                if name.lower() != words[0].lower() or value is None
+            }
+            self._defined[words[0]] = words[1] if len(words) > 1 else ""
         elif directive.key == "undefine":
-            self._variables.pop(words[0], None)
+            self._defined[words[0]] = None
         elif directive.key == "serverroot":
             self.server_root = words[0]
+            self._has_server_root = True
         else:
-            self.loads_modules = True
+            self.is_whole |= _SIGNS_OF_A_WHOLE.fullmatch(words[0]) is not None
             self._modules.add(words[0])
             if len(words) > 1:
                 name, _ = os.path.splitext(os.path.basename(words[1]))
-                self._modules.add(f"{name}.c")
+                self._modules.add(f"{name.removeprefix('mod_mpm_')}.c")
 
-    def _holds(self, section: Directive) -> bool:
-        argument = section.words[0] if section.words else ""
-        if not argument:
-            raise section.refuse("nothing", "what it depends on")
+    def _holds(self, section: Directive) -> bool | None:
+        """Whether the section's condition holds; `None` if that cannot be known."""
         if section.key == "ifversion":
-            return self._is_version(section)
-        wanted = not argument.startswith("!")
-        name = self._substitute(argument.removeprefix("!"))
+            return _is_version(section)
+        found = re.fullmatch(r"(!?)([^\s\"'!]+)", self._substitute(section.text))
+        if not found or "${" in found[2]:
+            raise section.refuse(
+                section.text or "nothing", "NAME or !NAME, without spaces or quotes"
+            )
+        wanted, name = not found[1], found[2]
         if section.key == "iffile":
-            return os.path.exists(os.path.join(self.server_root, name)) is wanted
-        known = self._modules if section.key == "ifmodule" else self._variables
-        if name in known:
-            return wanted
-        self.asks_for_modules |= section.key == "ifmodule"
-        has_all = section.key == "ifmodule" and self.has_all_modules
-        if has_all or wanted:
-            self.conditions.append(section)
-        return has_all is wanted
+            holds: bool | None = self._has_file(section, name)
+        elif section.key == "ifmodule":
+            holds = self._has_module(section, name, wanted)
+        else:
+            # Without a Define it may be an option -D of httpd's command line.
+            holds = self._defined[name] is not None if name in self._defined else None
+        return None if holds is None else holds is wanted
 
-    def _is_version(self, section: Directive) -> bool:
-        found = re.fullmatch(r"(!?)\s*([<>]=?|==?)?\s*([0-9]+(?:\.[0-9]+){0,2})", section.text)
-        if not found:
-            raise section.refuse(section.text, "one of = > >= < <= and a version such as 2.4")
-        version = tuple(map(int, found[3].split(".")))
-        # Only the given parts are compared, so 2.4 matches every 2.4.x.
-        holds = COMPARISONS[found[2] or "="](VERSION[: len(version)], version)
-        return bool(holds) is not bool(found[1])
+    def _has_file(self, section: Directive, name: str) -> bool:
+        if not os.path.isabs(name) and not self._has_server_root:
+            raise section.refuse(name, "an absolute path, since there is no ServerRoot")
+        return os.path.exists(os.path.join(self.server_root, name))
+
+    def _has_module(self, section: Directive, name: str, wanted: bool) -> bool | None:
+        if name in self._modules:
+            return True
+        self.asks_for_modules = True
+        if self._has_all_modules is None and _MAY_BE_BUILT_IN.fullmatch(name):
+            return None
+        has = bool(self._has_all_modules)
+        if has and wanted:
+            self.assumed.append(section)
+        elif wanted:
+            self.skipped.append(section)
+        return has
 
     def _include(self, directive: Directive, depth: int) -> list[Directive]:
-        if len(directive.words) != 1:
+        if len(directive.words) != 1 or "${" in directive.text:
             raise directive.refuse(directive.text or "nothing", "the name of a file")
         if depth >= MAX_INCLUDE_DEPTH:
             raise directive.refuse(f"the {depth + 1}th file within another", "no circle of files")
         name = os.path.join(self.server_root, directive.words[0])
-        paths = [name] if os.path.exists(name) else sorted(glob.glob(name))
+        if os.path.exists(name):
+            paths = [name]
+        elif set("[]\\") & set(directive.words[0]):
+            raise directive.refuse(directive.words[0], "a path with the wildcards * and ? alone")
+        else:
+            paths = list(_matching("/", [part for part in name.split("/") if part]))
         if not paths and directive.key == "include":
             raise directive.refuse(name, "a file that exists, or IncludeOptional")
+        if not paths and not os.path.isabs(directive.words[0]) and not self._has_server_root:
+            raise directive.refuse(
+                directive.words[0], "an absolute path, since there is no ServerRoot"
+            )
         kept = []
         for path in paths:
             for each in _files_below(path):
                 kept += self.read(each, depth + 1)
         return kept
+
+
+def _is_version(section: Directive) -> bool | None:
+    """Whether httpd 2.4 has the version; `None` if that depends on its patch level."""
+    found = re.fullmatch(r"(!?)\s*([<>]=?|==?)?\s*([0-9]+(?:\.[0-9]+){0,2})", section.text)
+    if not found:
+        raise section.refuse(section.text, "one of = > >= < <= and a version such as 2.4")
+    version = (*map(int, found[3].split(".")), 0, 0)[:3]
+    compare = _COMPARISONS[found[2] or "="]
+    holds = {compare((*_RELEASE, patch), version) for patch in _PATCHES}
+    return None if len(holds) > 1 else holds.pop() is not bool(found[1])
+
+
+def _matching(folder: str, parts: list[str]) -> Iterator[str]:
+    """The paths below `folder` that match, in httpd's order: sorted at each level by itself."""
+    if not parts:
+        yield folder
+        return
+    names = [parts[0]]
+    if set("*?") & set(parts[0]):
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return
+        # Only an explicit dot matches one at the beginning.
+        names = [
+            name
+            for name in names
+            if fnmatch.fnmatchcase(name, parts[0])
+            and name.startswith(".") <= parts[0].startswith(".")
+        ]
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            yield from _matching(path, parts[1:])
 
 
 def _files_below(path: str) -> list[str]:

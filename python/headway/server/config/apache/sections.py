@@ -3,13 +3,13 @@ which httpd merges them.
 
 httpd matches `<Directory>` and `<Files>` with the script, and `<Location>` with the URL path of
 each request. So the first two cover all requests of an alias or none, and the third may cover a
-part of them. Where this module cannot tell, the answer is a part.
+part of them. Where this module cannot tell, the answer is a part: such a section may deny, and
+grants nothing.
 """
 
 from __future__ import annotations
 
 import enum
-import fnmatch
 import os
 import re
 from collections.abc import Sequence
@@ -19,6 +19,13 @@ from headway.server.config.apache.syntax import Directive
 
 # Sections whose contents apply to a part of the URLs or files.
 SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "locationmatch")
+
+_WILDCARD = re.compile(r"[*?\[]")
+# Regular expressions that PCRE, with bytes, and Python understand alike.
+_COMMON_REGEX = re.compile(
+    r"(?:[\w/~,@%:= -]|\\[./_-]|\.|\[\^?[\w./-]+\]|\((?:\?:)?(?![*+?])|[)|^$]|[*+?]\??(?![*+?]))*",
+    re.ASCII,
+)
 
 
 class Coverage(enum.IntEnum):
@@ -43,9 +50,9 @@ def coverage(sections: tuple[Directive, ...], path: str, script: str) -> Coverag
 
 def covers_path(wanted: str, path: str) -> Coverage:
     """Which of the requests below `path` are for the URL path `wanted` or one below it."""
-    if not wanted.startswith("/"):
+    bare = wanted.removesuffix("/")
+    if not wanted.startswith("/") or "//" in wanted:
         return Coverage.PART
-    bare = wanted.rstrip("/")
     if f"{path}/".startswith(f"{bare}/"):
         # `/x/` does not cover a request for `/x` itself.
         return Coverage.PART if bare == path and bare != wanted and bare else Coverage.ALL
@@ -59,15 +66,17 @@ def may_match(pattern: str, path: str) -> bool:
 
 
 def applies_at(section: Directive, path: str, script: str) -> bool:
-    """Whether the section covers a request for the alias's own URL path."""
-    if section.key in ("location", "locationmatch"):
-        subject = path or "/"
-        wanted = _wanted(section)
-        if _is_regex(section):
-            return _compiled(section).search(subject) is not None
-        if set("*?[") & set(wanted):
-            return _glob(section, wanted).fullmatch(subject) is not None
-        return f"{subject.rstrip('/')}/".startswith(f"{wanted.rstrip('/')}/")
+    """Whether the section covers a request for the alias's own URL path. Raises `CommandError`
+    where this cannot be told."""
+    if section.key.startswith("location") and (_is_regex(section) or _has_wildcard(section)):
+        pattern = _pattern(section)
+        if pattern is None:
+            allowed = "letters, digits, . - _ / and ( | ) * + ? ^ $ or simple [sets]"
+            raise section.refuse(_wanted(section), f"{allowed}, for mod_wsgi's directives in it")
+        found = pattern.search if _is_regex(section) else pattern.fullmatch
+        return found(path or "/") is not None
+    if section.key.startswith("location"):
+        return f"{path}/".startswith(f"{_wanted(section).rstrip('/')}/")
     return _coverage(section, path, script) is not Coverage.NONE
 
 
@@ -102,61 +111,83 @@ def _rank(section: Directive) -> tuple[int, int]:
         return 3, 0
     if _is_regex(section):
         return 1, 0
-    return 0, len([name for name in _wanted(section).split("/") if name])
+    return 0, len([name for name in normalized(_wanted(section)).split("/") if name])
+
+
+def normalized(path: str) -> str:
+    """The path as httpd compares it: without `//`, `/./` and `/../`, and a slash at the end."""
+    return os.path.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
 def _coverage(section: Directive, path: str, script: str) -> Coverage:
     if section.key.startswith("location"):
         return _of_location(section, path)
+    if not script.isascii() and (_is_regex(section) or _has_wildcard(section)):
+        # httpd matches bytes.
+        return Coverage.PART
+    script = normalized(script)
     if section.key.startswith("files"):
-        found = _matches(section, os.path.basename(script))
-    elif _is_regex(section):
+        return _of_files(section, os.path.basename(script))
+    if _is_regex(section):
         return _of_directory_pattern(section, script)
-    else:
-        found = _is_below(section, os.path.dirname(os.path.normpath(script)))
-    return Coverage.ALL if found else Coverage.NONE
+    return _of_directory(section, os.path.dirname(script))
 
 
 def _of_location(section: Directive, path: str) -> Coverage:
     wanted = _wanted(section)
     if _is_regex(section):
-        _compiled(section)
         return Coverage.PART if may_match(wanted, path) else Coverage.NONE
-    if found := re.search(r"[*?\[]", wanted):
-        begins = _may_begin(wanted[: found.start()], path)
+    if found := _WILDCARD.search(wanted):
+        # A backslash takes the meaning of what follows, so nothing is known of the beginning.
+        begins = "\\" in wanted or _may_begin(wanted[: found.start()], path)
         return Coverage.PART if begins else Coverage.NONE
     return covers_path(wanted, path)
 
 
+def _of_files(section: Directive, name: str) -> Coverage:
+    pattern = _pattern(section)
+    if pattern is None:
+        return Coverage.PART
+    found = pattern.search(name) if _is_regex(section) else pattern.fullmatch(name)
+    return Coverage.ALL if found else Coverage.NONE
+
+
+def _of_directory(section: Directive, folder: str) -> Coverage:
+    wanted = normalized(_wanted(section))
+    if not wanted.startswith("/"):
+        return Coverage.PART
+    if not _has_wildcard(section):
+        below = f"{folder.rstrip('/')}/".startswith(f"{wanted.rstrip('/')}/")
+        return Coverage.ALL if below else Coverage.NONE
+    pattern, names = _pattern(section), folder.split("/")
+    if pattern is None:
+        return Coverage.PART
+    above = ("/".join(names[: end + 1]) for end in range(len(names)))
+    return Coverage.ALL if any(map(pattern.fullmatch, above)) else Coverage.NONE
+
+
 def _of_directory_pattern(section: Directive, script: str) -> Coverage:
-    """httpd's versions differ in whether the name of the directory has a slash at its end."""
-    pattern = _compiled(section)
-    folder = os.path.dirname(os.path.normpath(script))
-    if pattern.search(folder) and pattern.search(f"{folder}/"):
+    """httpd's versions differ in whether they match the directory, with a slash at its end or
+    without, or the script."""
+    pattern = _pattern(section)
+    if pattern is None:
+        return Coverage.PART
+    folder = os.path.dirname(script)
+    if all(map(pattern.search, (folder, f"{folder}/", script))):
         return Coverage.ALL
-    above = [script, folder]
-    while above[-1] != os.path.dirname(above[-1]):
+    above = [script]
+    while above[-1] != "/":
         above.append(os.path.dirname(above[-1]))
     found = any(pattern.search(each) or pattern.search(f"{each}/") for each in above)
     return Coverage.PART if found else Coverage.NONE
 
 
-def _is_below(section: Directive, folder: str) -> bool:
-    wanted = _wanted(section).rstrip("/")
-    if not set("*?[") & set(wanted):
-        return f"{folder}/".startswith(f"{wanted}/")
-    pattern, names = _glob(section, wanted), folder.split("/")
-    return any(pattern.fullmatch("/".join(names[: end + 1])) for end in range(len(names)))
-
-
-def _matches(section: Directive, name: str) -> bool:
-    if _is_regex(section):
-        return _compiled(section).search(name) is not None
-    return fnmatch.fnmatchcase(name, _wanted(section))
-
-
 def _is_regex(section: Directive) -> bool:
     return section.key.endswith("match") or section.words[:1] == ["~"]
+
+
+def _has_wildcard(section: Directive) -> bool:
+    return _WILDCARD.search(_wanted(section)) is not None
 
 
 def _wanted(section: Directive) -> str:
@@ -166,25 +197,30 @@ def _wanted(section: Directive) -> str:
     return words[-1] if _is_regex(section) else words[0]
 
 
-def _compiled(section: Directive) -> re.Pattern[str]:
+def _pattern(section: Directive) -> re.Pattern[str] | None:
+    """The regular expression or the path with wildcards; `None` where httpd's language has other
+    rules than Python's."""
+    wanted = _wanted(section)
+    if _is_regex(section):
+        return _compiled(section) if _COMMON_REGEX.fullmatch(wanted) else None
+    if section.key.startswith("directory"):
+        wanted = normalized(wanted)
+    elif section.key.startswith("files") and "/" in wanted:
+        return None
+    if set("[]\\") & set(wanted) and _has_wildcard(section):
+        return None
+    # As in httpd, `*` and `?` match no slash.
+    text = re.escape(wanted).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return re.compile(text)
+
+
+def _compiled(section: Directive) -> re.Pattern[str] | None:
     try:
         return re.compile(_wanted(section))
     except re.error as error:
         raise section.refuse(_wanted(section), f"a regular expression ({error})") from None
-
-
-def _glob(section: Directive, pattern: str) -> re.Pattern[str]:
-    """The pattern of a path. As in httpd, `*` and `?` match no slash."""
-    text = ""
-    for part in re.split(r"(\[[^\]]+\])", pattern):
-        if part.startswith("[") and len(part) > 2:
-            text += part.replace("[!", "[^").replace("\\", "\\\\")
-        else:
-            text += re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise section.refuse(pattern, f"a path with *, ? and sets ({error})") from None
+    except RecursionError:
+        return None
 
 
 def _may_begin(literal: str, path: str) -> bool:
@@ -194,12 +230,12 @@ def _may_begin(literal: str, path: str) -> bool:
 
 def _literal_beginning(pattern: str) -> str | None:
     """The text with which every match of the pattern begins at the begin of the subject; `None` if
-    there is none."""
-    if not pattern.startswith("^") or "|" in pattern:
+    it is not known."""
+    if not pattern.startswith("^") or "|" in pattern or not _COMMON_REGEX.fullmatch(pattern):
         return None
-    found = re.match(r"(?:[\w/~,@%-]|\\[./_-])*", pattern[1:], re.ASCII)
+    found = re.match(r"(?:[\w/~,@%:=-]|\\[./_-])*", pattern[1:], re.ASCII)
     assert found is not None, "the pattern matches the empty text"
     literal = found[0]
-    if pattern[1 + found.end() : 2 + found.end()] in ("?", "*", "{", "+"):
+    if pattern[1 + found.end() : 2 + found.end()] in ("?", "*", "+"):
         literal = re.sub(r"\\?.\Z", "", literal)
     return literal.replace("\\", "")

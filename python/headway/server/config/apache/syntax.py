@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 
 from headway.errors import CommandError
 
+# What separates words, for httpd (`apr_isspace`). Python knows more.
+BLANKS = " \t\n\v\f\r"
+_WORD = re.compile(rf"[^{BLANKS}]*")
 # The depth of nested sections and includes, which are read by recursive functions.
 MAX_DEPTH = 20
 
@@ -61,20 +64,20 @@ class Directive:
         rest, options = self.text, []
         for _ in range(start):
             _, rest = next_word(rest)
-        while rest := rest.lstrip():
-            found = re.match(r"([^\s=]+)=", rest)
+        while rest := rest.lstrip(BLANKS):
+            found = re.match(rf"([^{BLANKS}=]+)=", rest)
             if not found:
                 word, _ = next_word(rest)
                 raise self.refuse(repr(word), "option=value, without spaces around the =")
             value, rest = ("", rest[found.end() :])
-            if rest and not rest[0].isspace():
+            if rest and rest[0] not in BLANKS:
                 value, rest = next_word(rest)
             options.append((found[1], value))
         return options
 
 
 def split_words(text: str) -> Iterator[str]:
-    while text := text.lstrip():
+    while text := text.lstrip(BLANKS):
         word, text = next_word(text)
         yield word
 
@@ -82,16 +85,16 @@ def split_words(text: str) -> Iterator[str]:
 def next_word(text: str) -> tuple[str, str]:
     """The first word of `text` and the rest, by the rules of httpd's `ap_getword_conf`: a word in
     quotes of either kind may contain spaces, and a backslash escapes the quote or backslash after
-    it."""
-    text = text.lstrip()
+    it. Elsewhere a backslash escapes a backslash."""
+    text = text.lstrip(BLANKS)
     if text[:1] in ("'", '"'):
         quote = text[0]
         body = re.compile(rf"((?:\\[\\{quote}]|[^{quote}])*){quote}?").match(text, 1)
         assert body is not None, "the pattern matches the empty text"
         return re.sub(rf"\\([\\{quote}])", r"\1", body[1]), text[body.end() :]
-    word = re.match(r"\S*", text)
+    word = _WORD.match(text)
     assert word is not None, "the pattern matches the empty text"
-    return word[0], text[word.end() :]
+    return word[0].replace("\\\\", "\\"), text[word.end() :]
 
 
 def parse_lines(file: str, text: str) -> list[Directive]:
@@ -111,7 +114,7 @@ def parse_lines(file: str, text: str) -> list[Directive]:
             stack.append(section)
         else:
             name, rest = next_word(content)
-            children.append(Directive(name, rest.strip(), file, line))
+            children.append(Directive(name, rest.strip(BLANKS), file, line))
     if stack:
         raise CommandError(
             f"{stack[-1].place}: {stack[-1].shown} is not closed; "
@@ -131,23 +134,23 @@ def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
         if line.endswith("\\"):
             whole += line[:-1]
             continue
-        whole = (whole + line).strip()
+        whole = (whole + line).strip(BLANKS)
         if whole and not whole.startswith("#"):
             yield first, whole
         whole, first = "", 0
-    if whole.strip() and not whole.strip().startswith("#"):
-        yield first, whole.strip()
+    if (whole := whole.strip(BLANKS)) and not whole.startswith("#"):
+        yield first, whole
 
 
 def _open(file: str, line: int, content: str) -> Directive:
-    found = re.fullmatch(r"<\s*([^\s>]+)\s*(.*?)\s*>", content)
+    found = re.fullmatch(r"<\s*([^\s>]+)\s*(.*?)\s*>", content, re.ASCII | re.DOTALL)
     if not found:
         raise CommandError(f"{file}:{line}: found {content}; allowed: <NAME ...>", exit_code=2)
     return Directive(found[1], found[2], file, line, children=[])
 
 
 def _close(stack: list[Directive], file: str, line: int, content: str) -> None:
-    name = content[2:].removesuffix(">").strip()
+    name = content[2:].removesuffix(">").strip(BLANKS)
     expected = stack[-1].name if stack else None
     if expected is None or name.lower() != expected.lower() or not content.endswith(">"):
         allowed = f"</{expected}>, for line {stack[-1].line}" if expected else "no section is open"

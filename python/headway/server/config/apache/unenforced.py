@@ -8,6 +8,7 @@ it, such as a proxy, and each start names it in a warning.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from headway.errors import CommandError
 from headway.server.config.apache.access import find_closing
 from headway.server.config.apache.body_limit import read_body_limit
 from headway.server.config.apache.contents import Contents
-from headway.server.config.apache.groups import Group
+from headway.server.config.apache.groups import Group, find_groups
 from headway.server.config.apache.hosts import Alias, Host
 from headway.server.config.apache.other_directives import INSTEAD
 from headway.server.config.apache.sections import (
@@ -25,6 +26,8 @@ from headway.server.config.apache.sections import (
     covers_path,
     find_last,
     may_match,
+    merge_order,
+    normalized,
 )
 from headway.server.config.apache.syntax import Directive, places, split_words
 from headway.server.config.configuration import cut
@@ -37,6 +40,7 @@ _OF_PATH = (
 )
 # Directives whose first word is a regular expression for URL paths.
 _OF_PATTERN = ("aliasmatch", "scriptaliasmatch", "proxypassmatch", "redirectmatch")
+_STATUSES = ("permanent", "temp", "seeother", "gone")
 # Directives for files whose names have one of the extensions after the first word.
 _OF_EXTENSION = ("addhandler", "addinputfilter", "addoutputfilter")
 
@@ -54,6 +58,13 @@ def check_unenforced(
     """Yields warnings about the directives that `accepted` names. Raises `CommandError` for any
     other one, and for a name of `accepted` without a directive."""
     found = list(_find(contents, groups))
+    if contents.without_modules is not None:
+        places_known = {each.scoped.directive.place for each in found}
+        found += [
+            each
+            for each in _find_without_modules(contents.without_modules)
+            if each.scoped.directive.place not in places_known
+        ]
     wanted = {name: list(split_words(name.strip("<>"))) for name in accepted}
     used = {
         name
@@ -121,6 +132,14 @@ def _listed(found: list[Unenforced]) -> str:
     return ", ".join(f"{name} ({places(each)})" for name, each in by_name.items())
 
 
+def _find_without_modules(contents: Contents) -> list[Unenforced]:
+    try:
+        return list(_find(contents, find_groups(contents)))
+    except CommandError:
+        # Without the modules the configuration would not start.
+        return []
+
+
 def _find(contents: Contents, groups: list[Group]) -> Iterator[Unenforced]:
     seen: set[int] = set()
     for group in groups:
@@ -155,39 +174,59 @@ def _reaches(scoped: Scoped, alias: Alias) -> bool:
         return True
     if coverage(sections, alias.path, alias.script) is Coverage.NONE:
         return False
-    words = directive.words
-    if directive.key in _OF_PATH and not sections:
-        paths = [word for word in words[:2] if word.startswith("/")][:1]
-        return not paths or covers_path(paths[0], alias.path) is not Coverage.NONE
-    if directive.key in _OF_PATTERN and words:
-        patterns = [word for word in words[:2] if word.startswith("^")][:1]
-        return not patterns or may_match(patterns[0], alias.path)
+    target = _target(directive)
+    if directive.key in _OF_PATH and not sections and target is not None:
+        return covers_path(re.sub("/+", "/", target), alias.path) is not Coverage.NONE
+    if directive.key in _OF_PATTERN and target is not None:
+        return may_match(target, alias.path)
     if directive.key == "userdir":
         return may_match("^/~", alias.path)
     if directive.key in _OF_EXTENSION:
         extensions = os.path.basename(alias.script).lower().split(".")[1:]
-        return any(word.lower().lstrip(".") in extensions for word in words[1:])
+        return any(word.lower().lstrip(".") in extensions for word in directive.words[1:])
     return True
+
+
+def _target(directive: Directive) -> str | None:
+    """The URL path or the regular expression of the directive, by its position; `None` if there is
+    none."""
+    words = directive.words
+    if directive.key in ("redirect", "redirectmatch") and words:
+        is_status = words[0].isdecimal() or words[0].lower() in _STATUSES
+        words = words[1:] if is_status else words
+    return words[0] if words and words[0] != "~" else None
 
 
 def _by_files(
     contents: Contents, ordered: list[tuple[int, Scoped]], alias: Alias
 ) -> Iterator[Unenforced]:
-    """What depends on the files above and beside the script."""
-    for path in _paths_to(os.path.normpath(alias.script)):
-        if os.path.islink(path):
-            options = find_last(("options",), ordered, alias.path, path)
-            if options is not None and not _follows_links(options.directive):
-                found = f"{options.directive.text}, and {path} is a symbolic link"
-                yield Unenforced(options, found)
+    """The directives that deny because of files above and beside the script."""
+    # httpd has walked the directories before it looks at other sections.
+    walked = [(host, each) for host, each in ordered if _is_of_directory(each)]
+    for path in _paths_to(normalized(alias.script)):
+        if os.path.islink(path) and (options := _forbids_link(walked, alias, path)):
+            found = f"{options.directive.text}, and {path} is a symbolic link"
+            yield Unenforced(options, found)
         for name in contents.access_file_names:
             file = os.path.join(os.path.dirname(path), name)
             if not os.path.exists(file):
                 continue
-            override = find_last(("allowoverride", "allowoverridelist"), ordered, alias.path, file)
-            if override is not None and override.directive.text.lower() != "none":
-                found = f"{override.directive.text}, and {file} is there"
-                yield Unenforced(override, found)
+            for key in ("allowoverride", "allowoverridelist"):
+                override = find_last((key,), walked, alias.path, file)
+                if override is not None and _says(override.directive) != "none":
+                    found = f"{override.directive.text}, and {file} is there"
+                    yield Unenforced(override, found)
+
+
+def _says(directive: Directive) -> str:
+    return " ".join(directive.words).lower()
+
+
+def _is_of_directory(scoped: Scoped) -> bool:
+    sections = scoped.sections
+    return not sections or (
+        len(sections) == 1 and sections[0].key == "directory" and sections[0].words[:1] != ["~"]
+    )
 
 
 def _paths_to(script: str) -> Iterator[str]:
@@ -197,8 +236,20 @@ def _paths_to(script: str) -> Iterator[str]:
         script = os.path.dirname(script)
 
 
-def _follows_links(options: Directive) -> bool:
-    words = {word.lower() for word in options.words}
-    if any(word[0] in "+-" for word in words):
-        return "-followsymlinks" not in words
-    return bool(words & {"all", "followsymlinks", "symlinksifownermatch"})
+def _forbids_link(walked: list[tuple[int, Scoped]], alias: Alias, path: str) -> Scoped | None:
+    """The Options by which httpd does not follow the symbolic link, or may not."""
+    forbidding = None
+    options = [(host, each) for host, each in walked if each.directive.key == "options"]
+    for _, scoped in sorted(options, key=lambda each: merge_order(each[1], each[0])):
+        covered = coverage(scoped.sections, alias.path, path)
+        if covered is Coverage.NONE:
+            continue
+        words = {word.lower() for word in scoped.directive.words}
+        follows = {"followsymlinks", "+followsymlinks", "all"}
+        if not os.path.exists(path) or os.lstat(path).st_uid == os.stat(path).st_uid:
+            follows |= {"symlinksifownermatch", "+symlinksifownermatch"}
+        if words & follows:
+            forbidding = forbidding if covered is Coverage.PART else None
+        elif "-followsymlinks" in words or not any(word[:1] in ("+", "-") for word in words):
+            forbidding = scoped
+    return forbidding
