@@ -45,8 +45,8 @@ CORE: dict[str, Core] = {
     "limitrequestfields": Core(
         ("max-fields",), Whole(0, 10_000), lambda count: 10_000 if count == 0 else count
     ),
-    # In httpd this limits one field, to 8,190 bytes by default. In Headway it limits the whole head,
-    # which contains the field, so that a lower limit would not hold.
+    # In httpd this limits one field, to 8,190 bytes by default. In Headway it limits the whole
+    # head, which contains the field, so that a lower limit would not hold.
     "limitrequestfieldsize": Core(
         ("max-head-size",), Whole(8190, 2**24), lambda size: max(size, LIMITS.max_head_bytes)
     ),
