@@ -39,7 +39,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ..
     """Where this run's processes keep temporary files."""
     # tmp_path stays where it ever was.
     tmp_path_factory.getbasetemp()
-    # What a test's processes leave without a parent is this process's to find.
+    # Processes that lose their parent become children of this one, which finds them.
     _native.process_adopt_orphans()
     with (
         tempfile.TemporaryDirectory(prefix="headway-tests-") as folder,

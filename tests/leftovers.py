@@ -1,4 +1,4 @@
-"""What a test leaves: processes, threads, descriptors, files, and changes of the test process.
+"""Leftovers of a test: processes, threads, descriptors, files, and changes of the test process.
 
 `tests/conftest.py` asks after every test, when the test's own fixtures have ended. What a fixture
 of a module or of the run has started is older than the test, and is asked about at the end of the

@@ -59,7 +59,7 @@ def described(pid: int) -> str:
 
 
 class Watched:
-    """Processes whose ends are told, whoever waits for them. A descriptor refers to the same
+    """Reports the ends of processes, whoever waits for them. A descriptor refers to the same
     process even when another one gets its id."""
 
     def __init__(self, pids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""What `leftovers` finds, and what `process_tree` tells of the end of processes."""
+"""`leftovers` finds each kind of leftover, and `process_tree` how processes ended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a seam joins: commands as a person types them, each the foreground job of a terminal or of a
-shell, and the ways in which they end."""
+"""The parts of a seam: commands as a person types them, each the foreground job of a terminal or of
+a shell, and the ways in which they end."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Scene:
         return {path.name for path in self.folder.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)}
 
     def files(self) -> set[str]:
-        """What lies in the folder and was not given."""
+        """The files in the folder that the scene has not put there."""
         return set(os.listdir(self.folder)) - self.given
 
 
@@ -239,7 +239,7 @@ class Row:
     ends: tuple[End, ...]
     # Options of `headway serve` that start another process or talk to one.
     options: tuple[str, ...] = ()
-    # What the command makes and keeps.
+    # Files that the command makes and keeps.
     files: frozenset[str] = frozenset()
     slow: str = ""
     # A package that it needs, and whether it needs a GIL.

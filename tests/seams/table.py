@@ -1,4 +1,4 @@
-"""What two parts make together, and every way in which it ends: one row for each.
+"""The seams: features that two parts make together, each with every way in which it ends.
 
 Every verb has a row, and so has every option of `headway serve` that starts another process or
 talks to one.
@@ -60,7 +60,7 @@ server.serve_forever()
 """
 # Tells in a file that it runs, since what it prints is not shown.
 BEGINS = "import time; open('begun', 'w').close(); time.sleep(600)"
-# What an own server looks like.
+# A program with a server of its own.
 SERVES = """
 import headway
 from pages import hello
@@ -101,8 +101,8 @@ def kill_main(scene: Scene) -> None:
 def kill_child(
     word: str, said: str = "", which: Callable[[list[int]], int] = min
 ) -> Callable[[Scene], None]:
-    """Of the command, the first child with `word` in its command line, or the last; waits until it
-    has said so."""
+    """Kills the first or the last child of the command whose command line has `word`, and waits
+    until the command has written `said`."""
 
     def act(scene: Scene) -> None:
         parent = scene.main.process.pid
@@ -582,7 +582,7 @@ ROWS = (
         tune_application,
         (
             *verb_stops("Undecided"),
-            # What a server leaves that was killed, it kills.
+            # It kills the processes that a killed server leaves.
             End("SIGKILL of the server", 1, kill_child("serve"), kills=True),
             killed("the experiment", "headway-tune-*"),
         ),

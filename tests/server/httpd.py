@@ -67,7 +67,7 @@ class Request(NamedTuple):
 
 
 def main_part(folder: Path) -> str:
-    """What every configuration begins with: the modules, and httpd's files in `folder`."""
+    """The beginning of every configuration: the modules, and httpd's files in `folder`."""
     loads = [f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in LOADED]
     # Without mod_wsgi's WSGIPythonHome, which names an environment that has no Headway.
     loads += [line for line in module_config(EXPRESS).splitlines() if line.startswith("LoadModule")]

@@ -55,7 +55,7 @@ class Construct(NamedTuple):
     # Files that deny everything.
     files: tuple[str, ...] = ()
     tls: bool = False
-    # What Headway does with the site's file alone, which has no LoadModule.
+    # The outcome for the site's file alone, which has no LoadModule.
     of_part: str = ""
 
 
@@ -381,7 +381,7 @@ CONSTRUCTS = {
         SERVES,
         (ROOT, Request("/link")),
     ),
-    # What every site has
+    # Directives that every site has
     "harmless": Construct(
         "DocumentRoot {folder}\nDirectoryIndex index.html\nServerAdmin a@localhost\n"
         "AddDefaultCharset UTF-8\nErrorDocument 404 /lost\nKeepAlive On\nTypesConfig /dev/null\n"

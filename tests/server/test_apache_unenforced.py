@@ -1,4 +1,4 @@
-"""What an Apache file asks of httpd and Headway does not do is refused, or accepted by name.
+"""Directives of an Apache file that Headway does not enforce are refused, or accepted by name.
 
 `test_apache_access` has the judgement of a real httpd."""
 

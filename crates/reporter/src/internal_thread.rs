@@ -8,8 +8,8 @@ use std::thread::{Builder, JoinHandle};
 /// Panics that `survive` caught. Written by the threads that panic, read by any; relaxed: a count.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Starts a thread whose panics are caught and which no signal to the process reaches. `name` is the kernel's name of the thread, of up to 15
-/// bytes.
+/// Starts a thread whose panics are caught and which no signal to the process reaches. `name` is
+/// the kernel's name of the thread, of up to 15 bytes.
 pub fn spawn(
     name: &'static str,
     stack_bytes: Option<usize>,

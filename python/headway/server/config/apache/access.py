@@ -69,8 +69,8 @@ def _closing(
 
 
 def other_children(rule: Directive) -> list[Directive]:
-    """What a section of rules, such as <RequireAll>, has besides rules. It has an effect as if it
-    stood outside."""
+    """The children of a section of rules, such as <RequireAll>, that are no rules. They have an
+    effect as if they stood outside."""
     children = rule.children or []
     nested = [each for child in children if child.key in _REQUIRE for each in other_children(child)]
     return nested + [child for child in children if child.key not in _REQUIRE]

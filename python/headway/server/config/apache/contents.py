@@ -62,7 +62,7 @@ class Contents:
     interpreters: Interpreters = field(default_factory=Interpreters)
     formats: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    # What applies if httpd lacks the modules that the file asks for and that nothing loads.
+    # The contents that apply if httpd lacks the modules that the file asks for and does not load.
     without_modules: Contents | None = None
 
     @property

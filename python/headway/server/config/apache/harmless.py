@@ -30,7 +30,7 @@ _LOGS = """
     globallog hostnamelookups logformat logiotrackttfb loglevel logmessage rewritelog
     rewriteloglevel transferlog
 """
-# What httpd finds for a path without an alias, and how it answers and describes files of its own.
+# These are about paths without an alias, and about files of httpd's own.
 _FILES = """
     addalt addaltbyencoding addaltbytype addcharset adddefaultcharset adddescription addencoding
     addicon addiconbyencoding addiconbytype addlanguage addmoduleinfo addtype

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from headway.errors import CommandError
 
-# What separates words, for httpd (`apr_isspace`). Python knows more.
+# The blanks of httpd (`apr_isspace`). Python has more.
 BLANKS = " \t\n\v\f\r"
 _WORD = re.compile(rf"[^{BLANKS}]*")
 # The depth of nested sections and includes, which are read by recursive functions.

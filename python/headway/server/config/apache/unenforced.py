@@ -114,7 +114,7 @@ def _refuse(left: list[Unenforced]) -> CommandError:
 
 
 def _suggested(scoped: Scoped) -> str:
-    """What accepts the directive: the section that it is in, or its name. As a shell takes it."""
+    """The name that accepts the directive, quoted for a shell: its section's, or its own."""
     section = scoped.sections[-1] if scoped.sections else scoped.directive
     if section.children is None:
         return section.name
