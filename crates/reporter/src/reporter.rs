@@ -3,7 +3,7 @@
 //! | thread | work |
 //! |---|---|
 //! | the reporter's thread | a tick every interval, until it is stopped |
-//! | a thread that starts or stops the reporter | starts and joins its thread; reports the life cycle; sends the last tick |
+//! | a thread that starts, pauses or stops the reporter | starts and joins the reporter's thread; reports the life cycle; sends the last tick |
 //!
 //! A forked child has no reporter's thread. In the child, the parent's `Reporter` has no effect,
 //! and a new one may be started.
