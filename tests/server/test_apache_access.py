@@ -204,6 +204,37 @@ CONSTRUCTS = {
     "IfModule of the absence of a module": Construct(
         section("IfModule !mod_lua.c", location("Require all denied")), REFUSES
     ),
+    "IfModule of modules that differ": Construct(
+        section("IfModule mod_alias.c", section("Location /", "Require all denied"))
+        + "\n"
+        + section("IfModule mod_lua.c", section("Location /", GRANTED)),
+        REFUSES,
+    ),
+    "IfModule in IfModule": Construct(
+        section(
+            "IfModule mod_alias.c",
+            section("IfModule !mod_lua.c", location("Require all denied")),
+        ),
+        REFUSES,
+    ),
+    "rules of both branches": Construct(
+        directory(
+            "Order deny,allow",
+            "Deny from 127.0.0.1",
+            "Allow from all",
+            section("IfModule !mod_lua.c", "Order allow,deny", "Allow from all"),
+        ),
+        REFUSES,
+    ),
+    "one branch each": Construct(
+        section("Directory /", "Require all denied")
+        + "\n"
+        + directory(
+            section("IfModule mod_lua.c", "Require all granted"),
+            section("IfModule !mod_lua.c", GRANTED),
+        ),
+        SERVES,
+    ),
     "IfModule of a source file": Construct(
         section("IfModule event.c", location("Require all denied")), REFUSES
     ),
@@ -354,9 +385,7 @@ CONSTRUCTS = {
     ),
     "AllowOverride without a file": Construct(directory("AllowOverride All", GRANTED), SERVES),
     ".htaccess and AllowOverride elsewhere": Construct(
-        directory("AllowOverride All", GRANTED)
-        + "\n"
-        + section("Location />", "Require all granted").replace(">>", ">"),
+        directory("AllowOverride All", GRANTED) + "\n" + section("Location /", GRANTED),
         REFUSES,
         files=("site/.htaccess",),
     ),

@@ -8,13 +8,14 @@ where every request would pass, and this module finds the rules that stand in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 from headway.server.config.apache.sections import (
+    CONDITION,
     Coverage,
     Scoped,
     coverage,
-    find_last,
     merge_order,
 )
 from headway.server.config.apache.syntax import Directive
@@ -24,6 +25,8 @@ _ORDER = ("order", "allow", "deny")
 # The directives that decide who may send a request.
 ACCESS = (*_REQUIRE, *_ORDER)
 AUTHENTICATION = "authtype"
+# Each doubles the number of cases.
+_MAX_MODULES = 8
 
 
 def find_closing(scoped: Sequence[tuple[int, Scoped]], path: str, script: str) -> list[Scoped]:
@@ -31,13 +34,18 @@ def find_closing(scoped: Sequence[tuple[int, Scoped]], path: str, script: str) -
     directive with the order of its host."""
     closing = [*_closing(_REQUIRE, scoped, path, script), *_closing(_ORDER, scoped, path, script)]
     # httpd answers 500 where a request has an AuthType and no Require (AH01627).
-    kind = find_last((AUTHENTICATION,), scoped, path, script)
     is_decided = any(
         each.directive.key in _REQUIRE and coverage(each.sections, path, script) is Coverage.ALL
         for _, each in scoped
     )
-    if kind is not None and not is_decided and kind.directive.words[:1] not in (["None"], ["none"]):
-        closing.append(kind)
+    closing += [
+        each
+        for _, each in scoped
+        if not is_decided
+        and each.directive.key == AUTHENTICATION
+        and " ".join(each.directive.words).lower() != "none"
+        and coverage(each.sections, path, script) is not Coverage.NONE
+    ]
     return closing
 
 
@@ -56,16 +64,51 @@ def _closing(
     rules.sort(key=lambda rule: merge_order(rule[1], rule[0]))
     by_section: dict[tuple[int, int], list[Scoped]] = {}
     for host, each in rules:
-        section = id(each.sections[-1]) if each.sections else 0
+        section = id(each.scopes[-1]) if each.scopes else 0
         by_section.setdefault((host, section), []).append(each)
     closing: list[Scoped] = []
     for together in by_section.values():
-        covered = coverage(together[0].sections, path, script)
-        if covered is Coverage.ALL:
+        covered = coverage(_outside(together[0]), path, script)
+        possible = list(_possible(together))
+        if covered is Coverage.ALL and all(possible):
             closing = []
-        if covered is not Coverage.NONE and not is_open([each.directive for each in together]):
+        if covered is not Coverage.NONE and not all(map(is_open, possible)):
             closing += together
     return closing
+
+
+def _outside(scoped: Scoped) -> tuple[Directive, ...]:
+    """The sections up to the last one for a part of the URLs or files."""
+    inside = _conditions(scoped)
+    return scoped.sections[: len(scoped.sections) - len(inside)]
+
+
+def _conditions(scoped: Scoped) -> list[Directive]:
+    """The <IfModule> within the last section for a part of the URLs or files."""
+    inside: list[Directive] = []
+    for section in reversed(scoped.sections):
+        if section.key != CONDITION:
+            break
+        inside.append(section)
+    return inside
+
+
+def _possible(together: list[Scoped]) -> Iterator[list[Directive]]:
+    """The rules of one section, for each way in which httpd may have the modules that they ask
+    for."""
+    asked = {id(rule): [each.text for each in _conditions(rule)] for rule in together}
+    names = sorted({text.lstrip("!") for texts in asked.values() for text in texts})
+    if len(names) > _MAX_MODULES:
+        raise together[0].directive.refuse(
+            f"rules for {len(names)} modules in one section", f"up to {_MAX_MODULES}"
+        )
+    for has in product((True, False), repeat=len(names)):
+        loaded = dict(zip(names, has, strict=True))
+        yield [
+            rule.directive
+            for rule in together
+            if all(loaded[text.lstrip("!")] is not text.startswith("!") for text in asked[id(rule)])
+        ]
 
 
 def other_children(rule: Directive) -> list[Directive]:

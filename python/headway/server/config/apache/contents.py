@@ -18,8 +18,8 @@ from headway.server.config.apache.daemon import Daemon, read_daemon
 from headway.server.config.apache.harmless import is_harmless
 from headway.server.config.apache.hosts import SCOPED, Host
 from headway.server.config.apache.interpreters import CHILDREN, Interpreters
-from headway.server.config.apache.reading import CONDITIONS, ApacheReader, read_file
-from headway.server.config.apache.sections import SCOPES, Scoped
+from headway.server.config.apache.reading import CONDITIONS, read_file
+from headway.server.config.apache.sections import CONDITION, SCOPES, Scoped
 from headway.server.config.apache.syntax import Directive, places
 from headway.server.config.apache.telemetry import TELEMETRY
 from headway.server.config.files import ConfigurationFiles
@@ -56,14 +56,16 @@ class Contents:
 
     path: str
     server_root: str
+    # Whether httpd may have any module or not.
+    is_part: bool = False
+    # The sections for modules that are taken as loaded.
+    assumed: list[Directive] = field(default_factory=list)
     main: Host = field(default_factory=Host)
     virtual_hosts: list[Host] = field(default_factory=list)
     daemons: dict[str, Daemon] = field(default_factory=dict)
     interpreters: Interpreters = field(default_factory=Interpreters)
     formats: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    # The contents that apply if httpd lacks the modules that the file asks for and does not load.
-    without_modules: Contents | None = None
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -96,15 +98,20 @@ class Contents:
 
 
 def read_contents(path: str, files: ConfigurationFiles) -> Contents:
-    reading = read_file(path, files)
-    contents = Contents(path, reading.reader.server_root)
-    contents.warnings += _conditions(reading.reader, path)
-    _sort(contents, reading.directives, contents.main)
+    reader, directives = read_file(path, files)
+    contents = Contents(path, reader.server_root, is_part=reader.is_part)
+    _sort(contents, directives, contents.main)
     _read_daemons(contents)
-    if reading.without_modules is not None:
-        contents.without_modules = Contents(path, reading.reader.server_root)
-        _sort(contents.without_modules, reading.without_modules, contents.without_modules.main)
-        _read_daemons(contents.without_modules)
+    assumed = [each for each in contents.assumed if not _may_be_skipped(each)]
+    if assumed:
+        contents.warnings.append(
+            f"{path}: a part of a configuration; taken as loaded: {_named(assumed)}"
+        )
+    skipped = [each for each in reader.skipped if not _may_be_skipped(each)]
+    if skipped:
+        contents.warnings.append(
+            f"{path}: skipped, since no LoadModule names the module: {_named(skipped)}"
+        )
     return contents
 
 
@@ -116,6 +123,7 @@ def _sort(
 ) -> None:
     for directive in directives:
         key, scoped = directive.key, Scoped(directive, sections)
+        scopes, is_lack = scoped.scopes, any(each.text.startswith("!") for each in sections)
         if "${" in directive.text and (directive.children is not None or _is_followed(key)):
             raise directive.refuse(
                 directive.text,
@@ -123,24 +131,30 @@ def _sort(
             )
         if key in SERVER_ONLY and host is not contents.main:
             raise directive.refuse("it in <VirtualHost>", "at server scope alone")
-        if sections and (key == "wsgiscriptalias" or key in SERVER_ONLY):
-            raise directive.refuse(f"it in {sections[-1].shown}", "outside of such sections")
-        if key == "virtualhost":
-            if sections or host is not contents.main or not directive.words:
+        if scopes and (key == "wsgiscriptalias" or key in SERVER_ONLY):
+            raise directive.refuse(f"it in {scopes[-1].shown}", "outside of such sections")
+        if key == CONDITION and contents.is_part:
+            if not directive.text.startswith("!"):
+                contents.assumed.append(directive)
+            _sort(contents, directive.children or [], host, (*sections, directive))
+        elif key in SCOPES and directive.children is not None:
+            _sort(contents, directive.children, host, (*sections, directive))
+        elif key in BY_SECTION or (scopes and key == "limitrequestbody"):
+            host.scoped.append(scoped)
+            if key in ACCESS:
+                _sort(contents, other_children(directive), host, sections)
+        elif is_lack and not is_harmless(directive):
+            host.unfollowed.append(scoped)
+        elif key == "virtualhost":
+            if scopes or host is not contents.main or not directive.words:
                 raise directive.refuse("it", "at server scope, with ADDRESS:PORT")
             contents.virtual_hosts.append(Host(directive))
             _sort(contents, directive.children or [], contents.virtual_hosts[-1])
         elif key == "wsgiinterpreteroptions" or key in CHILDREN:
             contents.interpreters.add(directive)
-        elif key in SCOPES and directive.children is not None:
-            _sort(contents, directive.children, host, (*sections, directive))
-        elif key in BY_SECTION or (sections and key == "limitrequestbody"):
-            host.scoped.append(scoped)
-            if key in ACCESS:
-                _sort(contents, other_children(directive), host, sections)
         elif key == "logformat" and len(directive.words) == 2:
             contents.formats[directive.words[1]] = directive.words[0]
-        elif key in OF_HOST and not sections:
+        elif key in OF_HOST and not scopes:
             host.directives.append(directive)
         elif key in other_directives.WITHOUT_EFFECT or key in other_directives.REFUSED:
             if (warning := other_directives.note(directive)) is not None:
@@ -150,24 +164,12 @@ def _sort(
                 host.unfollowed.append(scoped)
         elif key.startswith("wsgi") and key not in (*OF_HOST, *other_directives.INSTEAD):
             raise _unknown(directive)
-        elif not is_harmless(directive) or (sections and key == "sslciphersuite"):
+        elif not is_harmless(directive) or (scopes and key == "sslciphersuite"):
             host.unfollowed.append(scoped)
 
 
 def _is_followed(key: str) -> bool:
     return key in BY_SECTION or key in OF_HOST or key in CHILDREN
-
-
-def _conditions(reader: ApacheReader, path: str) -> Iterator[str]:
-    """Warnings about sections for modules that no LoadModule names."""
-    assumed, skipped = (
-        [each for each in sections if not _may_be_skipped(each)]
-        for sections in (reader.assumed, reader.skipped)
-    )
-    if assumed:
-        yield f"{path}: a part of a configuration; taken as loaded: {_named(assumed)}"
-    if skipped:
-        yield f"{path}: skipped, since no LoadModule names the module: {_named(skipped)}"
 
 
 def _named(sections: list[Directive]) -> str:

@@ -12,7 +12,6 @@ import operator
 import os
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from headway.errors import CommandError, reason_of
 from headway.server.config.apache.syntax import Directive, parse_lines
@@ -48,53 +47,42 @@ _RELEASE = (2, 4)
 _PATCHES = range(1, 1000)
 
 
-class Reading(NamedTuple):
+def read_file(path: str, files: ConfigurationFiles) -> tuple[ApacheReader, list[Directive]]:
     """The directives of a configuration, and its reader.
 
     A file is a part of a configuration if it loads none of the modules that each needs, such as
-    that of a virtual host. httpd may then have any module or not. `without_modules` has what
-    applies if it has none but the usual ones; it is `None` if the file does not depend on them.
+    that of a virtual host. httpd may then have any module or not, and sections for all but the
+    usual ones are among the directives.
     """
-
-    reader: ApacheReader
-    directives: list[Directive]
-    without_modules: list[Directive] | None
-
-
-def read_file(path: str, files: ConfigurationFiles) -> Reading:
     reader = ApacheReader(path, files)
     directives = reader.read(path)
-    if reader.is_whole or not reader.asks_for_modules:
-        return Reading(reader, directives, None)
-    without_modules = ApacheReader(path, files, has_all_modules=False).read(path)
-    reader = ApacheReader(path, files, has_all_modules=True)
-    return Reading(reader, reader.read(path), without_modules)
+    if not reader.is_whole and reader.asks_for_modules:
+        reader = ApacheReader(path, files, is_part=True)
+        directives = reader.read(path)
+    return reader, directives
 
 
 class ApacheReader:
     """One reading of a configuration. `server_root` and `is_whole` are known when it has ended.
 
-    `has_all_modules` says whether a module that no LoadModule names is there; `None` leaves that to
-    the name. Sections whose condition cannot be known are among the directives.
+    Sections whose condition cannot be known are among the directives. Those of a part for a module
+    are evaluated, and nothing outside depends on what is in a section for the lack of one.
     """
 
-    def __init__(
-        self, path: str, files: ConfigurationFiles, *, has_all_modules: bool | None = None
-    ) -> None:
+    def __init__(self, path: str, files: ConfigurationFiles, *, is_part: bool = False) -> None:
         self._files = files
-        self._has_all_modules = has_all_modules
+        self.is_part = is_part
+        self._is_lack = False
         self._has_server_root = False
         self.server_root = os.path.dirname(os.path.abspath(path))
         self.is_whole = False
         self.asks_for_modules = False
-        # The sections for modules that no LoadModule names: those that apply all the same, and
-        # those that are skipped.
-        self.assumed: list[Directive] = []
+        # The sections that are skipped because no LoadModule names their module.
         self.skipped: list[Directive] = []
         # The value of each variable, or `None` if UnDefine removed it.
         self._defined: dict[str, str | None] = {}
         self._modules = set(MODULES)
-        if has_all_modules is not None:
+        if is_part:
             self._modules |= {f"mod_{name}.c" for name in _USUAL}
             self._modules |= {f"{name}_module" for name in _USUAL}
 
@@ -114,6 +102,8 @@ class ApacheReader:
             if key in CONDITIONS:
                 holds = self._holds(directive)
                 if holds is None:
+                    if key == "ifmodule" and self.is_part:
+                        directive.children = self._evaluate_block(directive, depth)
                     kept.append(directive)
                 elif holds:
                     kept += self._evaluate(directive.children or [], depth)
@@ -124,11 +114,19 @@ class ApacheReader:
             elif directive.children is not None:
                 directive.children = self._evaluate(directive.children, depth)
                 kept.append(directive)
-            elif key in ("define", "undefine", "loadmodule", "serverroot"):
+            elif key in ("define", "undefine", "loadmodule", "serverroot") and not self._is_lack:
                 self._note(directive)
             else:
                 kept.append(directive)
         return kept
+
+    def _evaluate_block(self, block: Directive, depth: int) -> list[Directive]:
+        former = self._is_lack
+        self._is_lack |= block.text.startswith("!")
+        try:
+            return self._evaluate(block.children or [], depth)
+        finally:
+            self._is_lack = former
 
     def _substitute(self, text: str) -> str:
         """Replaces `${NAME}` by the value of `Define`, whose names ignore case, or of the
@@ -192,14 +190,11 @@ class ApacheReader:
         if name in self._modules:
             return True
         self.asks_for_modules = True
-        if self._has_all_modules is None and _MAY_BE_BUILT_IN.fullmatch(name):
+        if self.is_part or _MAY_BE_BUILT_IN.fullmatch(name):
             return None
-        has = bool(self._has_all_modules)
-        if has and wanted:
-            self.assumed.append(section)
-        elif wanted:
+        if wanted:
             self.skipped.append(section)
-        return has
+        return False
 
     def _include(self, directive: Directive, depth: int) -> list[Directive]:
         if len(directive.words) != 1 or "${" in directive.text:

@@ -36,11 +36,25 @@ class Coverage(enum.IntEnum):
     ALL = 2
 
 
+CONDITION = "ifmodule"
+
+
 class Scoped(NamedTuple):
-    """A directive that applies where all of `sections`, the outermost first, match."""
+    """A directive that applies where all of `sections`, the outermost first, match. Some of them
+    may be `<IfModule>` for a module that httpd may have or not."""
 
     directive: Directive
     sections: tuple[Directive, ...]
+
+    @property
+    def scopes(self) -> tuple[Directive, ...]:
+        """The sections for a part of the URLs or files."""
+        return tuple(each for each in self.sections if each.key != CONDITION)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether no module decides if httpd has the directive."""
+        return len(self.scopes) == len(self.sections)
 
 
 def coverage(sections: tuple[Directive, ...], path: str, script: str) -> Coverage:
@@ -68,6 +82,8 @@ def may_match(pattern: str, path: str) -> bool:
 def applies_at(section: Directive, path: str, script: str) -> bool:
     """Whether the section covers a request for the alias's own URL path. Raises `CommandError`
     where this cannot be told."""
+    if section.key == CONDITION:
+        return not section.text.startswith("!")
     if section.key.startswith("location") and (_is_regex(section) or _has_wildcard(section)):
         pattern = _pattern(section)
         if pattern is None:
@@ -85,7 +101,7 @@ def merge_order(scoped: Scoped, host_order: int) -> tuple[int, ...]:
     in a host, in `<Directory>` with fewer before more components, in a `<Directory>` with a regular
     expression, in `<Files>`, in `<Location>`. Among equals, the main server's come before a virtual
     host's."""
-    ranks = [_rank(section) for section in scoped.sections]
+    ranks = [_rank(section) for section in scoped.scopes]
     around, last = [(-1, 0), (-1, 0), *ranks][-2:]
     return (*last, *around, host_order)
 
@@ -120,6 +136,8 @@ def normalized(path: str) -> str:
 
 
 def _coverage(section: Directive, path: str, script: str) -> Coverage:
+    if section.key == CONDITION:
+        return Coverage.PART
     if section.key.startswith("location"):
         return _of_location(section, path)
     if not script.isascii() and (_is_regex(section) or _has_wildcard(section)):

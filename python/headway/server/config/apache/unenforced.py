@@ -16,7 +16,7 @@ from headway.errors import CommandError
 from headway.server.config.apache.access import find_closing
 from headway.server.config.apache.body_limit import read_body_limit
 from headway.server.config.apache.contents import Contents
-from headway.server.config.apache.groups import Group, find_groups
+from headway.server.config.apache.groups import Group
 from headway.server.config.apache.hosts import Alias, Host
 from headway.server.config.apache.other_directives import INSTEAD
 from headway.server.config.apache.sections import (
@@ -58,13 +58,6 @@ def check_unenforced(
     """Yields warnings about the directives that `accepted` names. Raises `CommandError` for any
     other one, and for a name of `accepted` without a directive."""
     found = list(_find(contents, groups))
-    if contents.without_modules is not None:
-        places_known = {each.scoped.directive.place for each in found}
-        found += [
-            each
-            for each in _find_without_modules(contents.without_modules)
-            if each.scoped.directive.place not in places_known
-        ]
     wanted = {name: list(split_words(name.strip("<>"))) for name in accepted}
     used = {
         name
@@ -115,7 +108,7 @@ def _refuse(left: list[Unenforced]) -> CommandError:
 
 def _suggested(scoped: Scoped) -> str:
     """The name that accepts the directive, quoted for a shell: its section's, or its own."""
-    section = scoped.sections[-1] if scoped.sections else scoped.directive
+    section = scoped.scopes[-1] if scoped.scopes else scoped.directive
     if section.children is None:
         return section.name
     text = f"{section.name} {section.text}".strip()
@@ -126,18 +119,10 @@ def _listed(found: list[Unenforced]) -> str:
     by_name: dict[str, list[Directive]] = {}
     for scoped, _ in found:
         name = scoped.directive.shown
-        if scoped.sections:
-            name += f" in <{scoped.sections[-1].name} {scoped.sections[-1].text}>"
+        if scoped.scopes:
+            name += f" in <{scoped.scopes[-1].name} {scoped.scopes[-1].text}>"
         by_name.setdefault(name, []).append(scoped.directive)
     return ", ".join(f"{name} ({places(each)})" for name, each in by_name.items())
-
-
-def _find_without_modules(contents: Contents) -> list[Unenforced]:
-    try:
-        return list(_find(contents, find_groups(contents)))
-    except CommandError:
-        # Without the modules the configuration would not start.
-        return []
 
 
 def _find(contents: Contents, groups: list[Group]) -> Iterator[Unenforced]:
@@ -175,7 +160,7 @@ def _reaches(scoped: Scoped, alias: Alias) -> bool:
     if coverage(sections, alias.path, alias.script) is Coverage.NONE:
         return False
     target = _target(directive)
-    if directive.key in _OF_PATH and not sections and target is not None:
+    if directive.key in _OF_PATH and not scoped.scopes and target is not None:
         return covers_path(re.sub("/+", "/", target), alias.path) is not Coverage.NONE
     if directive.key in _OF_PATTERN and target is not None:
         return may_match(target, alias.path)
@@ -211,11 +196,22 @@ def _by_files(
             file = os.path.join(os.path.dirname(path), name)
             if not os.path.exists(file):
                 continue
-            for key in ("allowoverride", "allowoverridelist"):
-                override = find_last((key,), walked, alias.path, file)
-                if override is not None and _says(override.directive) != "none":
+            for override in _overrides(walked, alias, file):
+                if _says(override.directive) != "none":
                     found = f"{override.directive.text}, and {file} is there"
                     yield Unenforced(override, found)
+
+
+def _overrides(walked: list[tuple[int, Scoped]], alias: Alias, file: str) -> Iterator[Scoped]:
+    """The AllowOverride and the AllowOverrideList that hold for the file, or may hold."""
+    certain = [(host, each) for host, each in walked if each.is_certain]
+    for key in ("allowoverride", "allowoverridelist"):
+        last = find_last((key,), certain, alias.path, file)
+        yield from [last] if last is not None else []
+        for _, each in walked:
+            covered = coverage(each.sections, alias.path, file)
+            if each.directive.key == key and not each.is_certain and covered is not Coverage.NONE:
+                yield each
 
 
 def _says(directive: Directive) -> str:
@@ -223,7 +219,7 @@ def _says(directive: Directive) -> str:
 
 
 def _is_of_directory(scoped: Scoped) -> bool:
-    sections = scoped.sections
+    sections = scoped.scopes
     return not sections or (
         len(sections) == 1 and sections[0].key == "directory" and sections[0].words[:1] != ["~"]
     )
