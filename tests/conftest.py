@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +41,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ..
     """Where this run's processes keep temporary files."""
     # tmp_path stays where it ever was.
     tmp_path_factory.getbasetemp()
+    # Without it no process would be found, and every test would pass.
+    assert os.path.exists(f"/proc/self/task/{threading.get_native_id()}/children")
     # Processes that lose their parent become children of this one, which finds them.
     _native.process_adopt_orphans()
     with (

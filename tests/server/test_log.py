@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import run_main
+from launch import python, run_main
 from served import APPS, MODE, STAMP, TIMEOUT_S, Served, read_to_end
 from supervised import Supervised
 
@@ -243,6 +243,21 @@ def test_a_log_that_nobody_reads_does_not_hold_up_the_supervisor(tmp_path: Path)
             assert process.wait(TIMEOUT_S) == 0
     finally:
         process.kill()
+
+
+@pytest.mark.parametrize("length", [10, 77, 200, 1000, 5000])
+def test_a_terminal_with_room_for_a_part_does_not_hold_up_a_message(length: int) -> None:
+    """poll(2) says that it has room, and a write that waits would wait for the rest."""
+    program = (
+        "import os, pty, sys\n"
+        "from headway.server.stderr import losing_what_nobody_reads, say\n"
+        "ours, theirs = pty.openpty()\n"
+        "sys.stderr = open(theirs, 'w')\n"
+        "with losing_what_nobody_reads():\n"
+        f"    for _ in range(500): say('x' * {length})\n"
+        "print('said')\n"
+    )
+    assert python("-c", program, timeout=TIMEOUT_S).stdout == "said\n"
 
 
 def wait_for_generation(status: Path, number: int) -> None:

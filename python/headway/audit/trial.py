@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from headway import _native
@@ -68,7 +69,7 @@ def run_trial(
                 env=_environment(),
                 pass_fds=(write_fd,),
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(_end_with_parent, os.getpid()),
             )
         except OSError as error:
             raise CommandError(f"cannot start {sys.executable}: {error.strerror}") from None
@@ -95,9 +96,11 @@ def run_trial(
     return Trial([event for event in events if event["event"] != "done"], Ending(complete, reason))
 
 
-def _end_with_parent() -> None:
-    """In the child: nobody else ends one whose audit is killed."""
+def _end_with_parent(parent: int) -> None:
+    """In the child: nobody else ends one whose audit is killed, now or before."""
     _native.process_end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _listen(

@@ -91,8 +91,10 @@ def is_free_threaded(python_home: str | None) -> bool | None:
 
 
 def note(python_home: str, answer: bool | None) -> None:
-    """Keeps what that Python has answered to `QUESTION`."""
-    _known[python_home] = state_of(interpreter(python_home)), answer
+    """Keeps what that Python has answered to `QUESTION`. No answer does not replace an earlier one,
+    which holds for the processes that run."""
+    if answer is not None or python_home not in _known:
+        _known[python_home] = state_of(interpreter(python_home)), answer
 
 
 def _ask(python: str) -> bool | None:

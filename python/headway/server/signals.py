@@ -75,7 +75,12 @@ class Signals:
 
     def begin(self) -> None:
         self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._former_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        try:
+            self._former_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        except ValueError:
+            # Not the main thread of the main interpreter.
+            self._close()
+            raise
         if (os.getpid(), self._former_fd) == Signals._owned:
             signal.set_wakeup_fd(self._former_fd)
             self._close()

@@ -81,15 +81,37 @@ class _Losses:
         room = select.poll()
         room.register(fd, select.POLLOUT)
         is_begun = False
-        while data:
-            if not room.poll(0 if self._count else 1000 * READER_PATIENCE_S):
-                self._is_within_a_line |= is_begun
-                return False
-            # As much as a pipe with any room takes without waiting.
-            data = data[os.write(fd, data[: select.PIPE_BUF]) :]
-            is_begun = True
+        with _without_waiting(fd) as ours:
+            while data:
+                try:
+                    if not room.poll(0 if self._count else 1000 * READER_PATIENCE_S):
+                        raise BlockingIOError
+                    data = data[os.write(ours, data[: select.PIPE_BUF]) :]
+                except BlockingIOError:
+                    self._is_within_a_line |= is_begun
+                    return False
+                is_begun = True
         self._is_within_a_line = False
         return True
+
+
+@contextlib.contextmanager
+def _without_waiting(fd: int) -> Iterator[int]:
+    """Opens the pipe or terminal anew, since its flags would be those of each process that has it.
+    Where poll(2) says that there is room, a terminal with room for a part of the text waits for the
+    rest, and another process may take the room of a pipe."""
+    import stat
+
+    ours, kind = fd, os.fstat(fd).st_mode
+    if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
+        # The pipe of another user cannot be opened.
+        with contextlib.suppress(OSError):
+            ours = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        yield ours
+    finally:
+        if ours != fd:
+            os.close(ours)
 
 
 _losses: _Losses | None = None

@@ -52,15 +52,17 @@ class Folder:
 
     def __init__(self) -> None:
         """Raises `CommandError`."""
+        self.outer = ""
         try:
             self.outer = tempfile.mkdtemp(prefix="headway-")
+            self.inner = f"{self.outer}/open"
+            os.mkdir(self.inner)
+            os.chmod(self.inner, 0o711)
+            self.fd = os.open(self.inner, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
+            shutil.rmtree(self.outer, ignore_errors=True)
             where = "a temporary directory for the socket of its recorder"
             raise CommandError(f"--dashboard: {where}: {reason_of(error)}") from None
-        self.inner = f"{self.outer}/open"
-        os.mkdir(self.inner)
-        os.chmod(self.inner, 0o711)
-        self.fd = os.open(self.inner, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def remove(self) -> None:
         os.close(self.fd)

@@ -2,8 +2,8 @@
 Headway they have, and whether they can run without a GIL.
 
 Each Python is asked by a child, all of them side by side. The supervisor's loop waits for the
-children as for anything else, and a check can be cancelled. Only the supervisor's single thread
-uses this module; it never blocks here.
+children as for anything else, and a check can be cancelled. Only the supervisor's main thread uses
+this module; it does not block here, but for the state of each Python's file.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ class Question:
         except BlockingIOError:
             return
         self._answer += data
-        if not data or len(self._answer) > MAX_ANSWER_BYTES:
+        if not data:
             self._close()
+        elif len(self._answer) > MAX_ANSWER_BYTES:
+            self.cancel()
 
     def tend(self, now: float) -> None:
         """Kills the child if it is late."""
@@ -106,12 +108,13 @@ class InterpreterCheck:
 
     def ask(self, homes: Iterable[str | None]) -> bool:
         """Starts the questions that this reading has not asked yet; false if there are none."""
-        new = {
-            home: Question(home, self._children, self._system)
+        new = [
+            home
             for home in dict.fromkeys(homes)
             if home is not None and home not in self._questions
-        }
-        self._questions |= new
+        ]
+        for home in new:
+            self._questions[home] = Question(home, self._children, self._system)
         return bool(new)
 
     def cancel(self) -> None:
@@ -136,7 +139,7 @@ class InterpreterCheck:
             each.tend(self._system.monotonic())
 
     def is_over(self) -> bool:
-        return not any(self.fds())
+        return next(self.fds(), None) is None
 
     def note_builds(self) -> None:
         """Lets `free_threading` know the answers."""

@@ -4,9 +4,10 @@ status socket and changes of files, and passes them to `Succession`.
 It never imports the application, and no worker can end it. Its main thread waits in poll() for one
 of these events or the next deadline, and for nothing else: another thread reads the configuration
 (`reading`), children ask the Pythons of `python-home` (`interpreter_check`), and a log that nobody
-reads loses messages (`stderr`). There are two exceptions: the start of the recorder of
-`--dashboard`, a wait that each signal ends, and look-ups of hosts and users for sockets that a
-generation opens. Its reading has done the same look-ups just before.
+reads loses messages (`stderr`). There are three exceptions: the start of the recorder of
+`--dashboard`, a wait that each signal ends; look-ups of hosts and users for sockets that a
+generation opens, which its reading has done just before; and, with `--reload`, the states of files
+that processes have imported.
 """
 
 from __future__ import annotations

@@ -57,12 +57,13 @@ class Watcher:
     def add_imported(self, states: Mapping[str, FileState]) -> None:
         """Also watches the files in `states`, and reports those that no longer have the state that
         is given for them."""
-        if len(self._paths) > MAX_FILES:
+        if self._is_over or len(self._paths) >= MAX_FILES:
             return
         with self._paths_lock:
             before = self._paths
             self._paths = {**states, **before}
-        if _folders(before) != _folders(self._paths):
+        new = {os.path.dirname(path) for path in states.keys() - before.keys()}
+        if not new <= {os.path.dirname(path) for path in before}:
             self._outdated.set()
         # `states` is compared even for a known file, since each process may have imported another
         # state of it. A file that is missing here is not compared.

@@ -79,8 +79,8 @@ def serve(
     signals itself, and only `stop` ends the server.
 
     Raises `headway.errors.CommandError` if the server cannot listen, the policy is not available or
-    Python does not run in the mode that `free_threading` requires, and `ValueError` for a value
-    that no server can have.
+    Python does not run in the mode that `free_threading` requires, `ValueError` for a value that no
+    server can have, and `RuntimeError` if another part of Headway handles the process's signals.
     """
     form, _, path = access_log.partition(":")
     if form not in LOG_FORMS or (form == "off" and path):
