@@ -608,7 +608,7 @@ def test_server_scope_says_that_it_is_not_for_daemons(conf: Path) -> None:
         ("ErrorLog log\nKeepAlive On\nDocumentRoot /srv", None),
         (
             "CustomLog '|rotate' common",
-            "CustomLog is left out where it is no file in the common or",
+            "CustomLog is left out where it is no known file in the comm",
         ),
         ("CustomLog log common", None),
     ],

@@ -108,7 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace, passed: Sequence[Address]) -> int:
     folder = os.path.realpath(start_directory.named())
     resolution = read_configuration(arguments, folder, passed=passed)
-    sys.stdout.write(check.draw(resolution))
+    # An Apache file may have bytes that are no text.
+    drawn = check.draw(resolution).encode(sys.stdout.encoding, "backslashreplace")
+    sys.stdout.write(drawn.decode(sys.stdout.encoding))
     sys.stdout.flush()
     for warning in resolution.warnings:
         print(f"headway serve: warning: {warning}", file=sys.stderr)

@@ -11,7 +11,12 @@ from typing import NamedTuple
 from headway.server.config.apache.contents import Contents
 from headway.server.config.apache.core import read_core
 from headway.server.config.apache.groups import Group
-from headway.server.config.apache.sections import Coverage, Scoped, coverage, find_last
+from headway.server.config.apache.sections import (
+    Coverage,
+    Scoped,
+    coverage,
+    find_possible,
+)
 from headway.server.config.configuration import Value
 
 _KEY = "limitrequestbody"
@@ -28,8 +33,8 @@ class BodyLimit(NamedTuple):
 
 
 def read_body_limit(contents: Contents, group: Group) -> BodyLimit:
-    found: list[Scoped | None] = []
-    partial: list[Scoped] = []
+    values: list[Value] = []
+    limits: list[Scoped] = []
     for host in group.hosts:
         of_hosts = [
             (order, Scoped(directive, ()))
@@ -37,20 +42,17 @@ def read_body_limit(contents: Contents, group: Group) -> BodyLimit:
             for directive in each.directives
             if directive.key == _KEY
         ]
-        limits = [each for each in contents.scoped_in(host) if each[1].directive.key == _KEY]
+        scoped = of_hosts + contents.scoped_in(host)
         for alias in group.aliases.values():
-            covered = [
-                (order, each, coverage(each.sections, alias.path, alias.script))
-                for order, each in limits
-            ]
-            partial += [each for _, each, how in covered if how is Coverage.PART]
-            whole = [(order, each) for order, each, how in covered if how is Coverage.ALL]
-            found.append(find_last((_KEY,), of_hosts + whole, alias.path, alias.script))
-    values = [each and read_core(each.directive)[_OPTION] for each in found]
-    smallest = min((value or DEFAULT for value in values), key=_in_order, default=DEFAULT)
-    if len({(value or DEFAULT).value for value in values}) > 1:
-        return BodyLimit(smallest, [*partial, *filter(None, found)])
-    return BodyLimit(smallest, partial)
+            possible = find_possible(_KEY, scoped, alias.path, alias.script)
+            is_sure = possible and (
+                coverage(possible[0].sections, alias.path, alias.script) is Coverage.ALL
+            )
+            values += [] if is_sure else [DEFAULT]
+            values += [read_core(each.directive)[_OPTION] for each in possible]
+            limits += possible
+    is_one = len({value.value for value in values}) == 1
+    return BodyLimit(min(values, key=_in_order), [] if is_one else limits)
 
 
 def _in_order(limit: Value) -> float:

@@ -169,7 +169,8 @@ def _sort(
 
 
 def _is_followed(key: str) -> bool:
-    return key in BY_SECTION or key in OF_HOST or key in CHILDREN
+    # A log that is nowhere denies nothing.
+    return key != "customlog" and (key in BY_SECTION or key in OF_HOST or key in CHILDREN)
 
 
 def _named(sections: list[Directive]) -> str:

@@ -93,7 +93,7 @@ def read_proxy_headers(directive: Directive) -> tuple[tuple[str, ...], list[str]
 def read_log(directive: Directive, formats: dict[str, str], server_root: str) -> Value | None:
     """The access log of a CustomLog with two words. `None` if the directive has another form or a
     format that Headway does not write."""
-    if len(directive.words) != 2 or directive.words[0].startswith("|"):
+    if len(directive.words) != 2 or directive.words[0].startswith("|") or "${" in directive.text:
         return None
     path, form = directive.words
     text = formats.get(form, form)

@@ -7,14 +7,14 @@ In Headway an address belongs to one process group, so configurations that need 
 
 from __future__ import annotations
 
-import ipaddress
 import os
+import re
 from dataclasses import dataclass, field
 
 from headway.address import Address, parse_address
 from headway.server.config.apache.application_groups import name_of
 from headway.server.config.apache.contents import DEFAULT_GROUP, Contents
-from headway.server.config.apache.hosts import Alias, Host, read_alias
+from headway.server.config.apache.hosts import Alias, Host, ip_of, read_alias
 from headway.server.config.apache.interpreters import ON_OR_OFF, parse_word
 from headway.server.config.apache.syntax import Directive
 from headway.server.config.configuration import Value
@@ -86,8 +86,9 @@ def _scripts(aliases: dict[str, Alias]) -> dict[str, tuple[str, str]]:
 def _address(listen: Directive) -> Address:
     text = listen.words[0] if listen.words else ""
     try:
+        text = re.sub(r"\A\*:", "", text)
         address = parse_address(text if ":" in text else f"0.0.0.0:{text}")
-        ipaddress.ip_address(address.host)
+        ip_of(address.host)
     except ValueError:
         raise listen.refuse(
             text or "nothing", "[ADDRESS:]PORT, where the address is no name"

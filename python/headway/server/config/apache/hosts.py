@@ -48,23 +48,31 @@ class Host:
         return max((_fit(self.section, word, address) for word in self.section.words), default=0)
 
 
+def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An IPv4 address within an IPv6 one is the IPv4 address. Raises `ValueError`."""
+    address = ipaddress.ip_address(text)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 def _fit(section: Directive, word: str, address: Address) -> int:
     found = re.fullmatch(r"(\*|_default_|\[[^\]]*\]|[^:\s]+)(?::(\*|[0-9]{1,5}))?", word, re.I)
     if not found:
         raise section.refuse(word, "ADDRESS:PORT, where each may be *")
     if found[2] not in (None, "*") and int(found[2]) != address.port:
         return 0
+    if found[2] is None and found[1] != "*":
+        raise section.refuse(word, "ADDRESS:PORT, since without one httpd takes another port")
     if found[1].lower() in ("*", "_default_"):
         return 1
     try:
-        host = ipaddress.ip_address(found[1].strip("[]"))
+        host = ip_of(found[1].strip("[]"))
     except ValueError:
         raise section.refuse(
             word, "an IP address or *, since names depend on the machine"
         ) from None
     if host.is_unspecified:
         return 1
-    served = ipaddress.ip_address(address.host)
+    served = ip_of(address.host)
     if served.is_unspecified:
         raise section.refuse(
             word, f"* or no Listen on all addresses, since {address} is for other addresses too"

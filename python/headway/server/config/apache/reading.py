@@ -79,8 +79,10 @@ class ApacheReader:
         self.asks_for_modules = False
         # The sections that are skipped because no LoadModule names their module.
         self.skipped: list[Directive] = []
-        # The value of each variable, or `None` if UnDefine removed it.
-        self._defined: dict[str, str | None] = {}
+        # Whether Define has made a name, or UnDefine removed it; and the values of variables, whose
+        # names ignore case. A Define without a value leaves that of an earlier one.
+        self._is_defined: dict[str, bool] = {}
+        self._values: dict[str, str] = {}
         self._modules = set(MODULES)
         if is_part:
             self._modules |= {f"mod_{name}.c" for name in _USUAL}
@@ -133,8 +135,7 @@ class ApacheReader:
         environment. As in httpd, unknown names stay."""
 
         def value(found: re.Match[str]) -> str:
-            by_name = {name.lower(): value for name, value in self._defined.items()}
-            value = by_name.get(found[1].lower())
+            value = self._values.get(found[1].lower())
             return os.environ.get(found[1], found[0]) if value is None else value
 
         return re.sub(r"\$\{([^}]*)\}", value, text)
@@ -144,20 +145,18 @@ class ApacheReader:
         if not words:
             raise directive.refuse("nothing", "a name")
         if directive.key == "define":
-            self._defined = {
-                name: value
-                for name, value in self._defined.items()
-                if name.lower() != words[0].lower() or value is None
-            }
-            self._defined[words[0]] = words[1] if len(words) > 1 else ""
+            self._is_defined[words[0]] = True
+            if len(words) > 1:
+                self._values[words[0].lower()] = words[1]
         elif directive.key == "undefine":
-            self._defined[words[0]] = None
+            self._is_defined[words[0]] = False
+            self._values.pop(words[0].lower(), None)
         elif directive.key == "serverroot":
             self.server_root = words[0]
             self._has_server_root = True
         else:
             self.is_whole |= _SIGNS_OF_A_WHOLE.fullmatch(words[0]) is not None
-            self._modules.add(words[0])
+            self._modules |= {words[0], f"mod_{words[0].removesuffix('_module')}.c"}
             if len(words) > 1:
                 name, _ = os.path.splitext(os.path.basename(words[1]))
                 self._modules.add(f"{name.removeprefix('mod_mpm_')}.c")
@@ -178,7 +177,7 @@ class ApacheReader:
             holds = self._has_module(section, name, wanted)
         else:
             # Without a Define it may be an option -D of httpd's command line.
-            holds = self._defined[name] is not None if name in self._defined else None
+            holds = self._is_defined.get(name)
         return None if holds is None else holds is wanted
 
     def _has_file(self, section: Directive, name: str) -> bool:

@@ -23,7 +23,7 @@ SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "loc
 _WILDCARD = re.compile(r"[*?\[]")
 # Regular expressions that PCRE, with bytes, and Python understand alike.
 _COMMON_REGEX = re.compile(
-    r"(?:[\w/~,@%:= -]|\\[./_-]|\.|\[\^?[\w./-]+\]|\((?:\?:)?(?![*+?])|[)|^$]|[*+?]\??(?![*+?]))*",
+    r"(?:[\w/~,@%:= -]|\\[./_-]|\.|\[\^?(?![\w./-]*--)[\w./-]+\]|\((?:\?:)?(?![*+?])|[)|^$]|[*+?]\??(?![*+?]))*",
     re.ASCII,
 )
 
@@ -59,7 +59,11 @@ class Scoped(NamedTuple):
 
 def coverage(sections: tuple[Directive, ...], path: str, script: str) -> Coverage:
     """Which of the requests for `script` below the URL path `path` all of `sections` cover."""
-    return min((_coverage(each, path, script) for each in sections), default=Coverage.ALL)
+    found = min((_coverage(each, path, script) for each in sections), default=Coverage.ALL)
+    if any(each.key.startswith("files") for each in sections[:-1]):
+        # httpd may not look into it.
+        return min(found, Coverage.PART)
+    return found
 
 
 def covers_path(wanted: str, path: str) -> Coverage:
@@ -76,7 +80,11 @@ def covers_path(wanted: str, path: str) -> Coverage:
 def may_match(pattern: str, path: str) -> bool:
     """Whether the regular expression may match a URL path at or below `path`."""
     literal = _literal_beginning(pattern)
-    return literal is None or _may_begin(literal, path)
+    if literal is None:
+        return True
+    if pattern == f"^{literal}$":
+        return f"{literal}/".startswith(f"{path}/")
+    return _may_begin(literal, path)
 
 
 def applies_at(section: Directive, path: str, script: str) -> bool:
@@ -86,14 +94,17 @@ def applies_at(section: Directive, path: str, script: str) -> bool:
         return not section.text.startswith("!")
     if section.key.startswith("location") and (_is_regex(section) or _has_wildcard(section)):
         pattern = _pattern(section)
-        if pattern is None:
-            allowed = "letters, digits, . - _ / and ( | ) * + ? ^ $ or simple [sets]"
-            raise section.refuse(_wanted(section), f"{allowed}, for mod_wsgi's directives in it")
-        found = pattern.search if _is_regex(section) else pattern.fullmatch
-        return found(path or "/") is not None
-    if section.key.startswith("location"):
+        if pattern is not None:
+            found = pattern.search if _is_regex(section) else pattern.fullmatch
+            return found(path or "/") is not None
+    elif section.key.startswith("location"):
         return f"{path}/".startswith(f"{_wanted(section).rstrip('/')}/")
-    return _coverage(section, path, script) is not Coverage.NONE
+    else:
+        covered = _coverage(section, path, script)
+        if covered is not Coverage.PART:
+            return covered is Coverage.ALL
+    allowed = "letters, digits, . - _ / and ( | ) * + ? ^ $ or simple [sets]"
+    raise section.refuse(_wanted(section), f"{allowed}, for mod_wsgi's directives in it")
 
 
 def merge_order(scoped: Scoped, host_order: int) -> tuple[int, ...]:
@@ -106,18 +117,19 @@ def merge_order(scoped: Scoped, host_order: int) -> tuple[int, ...]:
     return (*last, *around, host_order)
 
 
-def find_last(
-    keys: Sequence[str], scoped: Sequence[tuple[int, Scoped]], path: str, script: str
-) -> Scoped | None:
-    """The directive of `keys` that httpd merges last for requests of the alias, or for a part of
-    them. `scoped` has each directive with the order of its host."""
-    fitting = [
-        (merge_order(each, host), each)
-        for host, each in scoped
-        if each.directive.key in keys and coverage(each.sections, path, script) is not Coverage.NONE
-    ]
+def find_possible(
+    key: str, scoped: Sequence[tuple[int, Scoped]], path: str, script: str
+) -> list[Scoped]:
+    """The directives of a name that may hold for a request of the alias: the last one in httpd's
+    order that holds for all, and the later ones that hold for a part. `scoped` has each directive
+    with the order of its host."""
+    possible: list[Scoped] = []
     # A stable sort leaves the later of two equal directives last.
-    return sorted(fitting, key=lambda each: each[0])[-1][1] if fitting else None
+    for _, each in sorted(scoped, key=lambda each: merge_order(each[1], each[0])):
+        covered = coverage(each.sections, path, script)
+        if each.directive.key == key and covered is not Coverage.NONE:
+            possible = [each] if covered is Coverage.ALL else [*possible, each]
+    return possible
 
 
 def _rank(section: Directive) -> tuple[int, int]:
@@ -126,7 +138,8 @@ def _rank(section: Directive) -> tuple[int, int]:
     if section.key.startswith("location"):
         return 3, 0
     if _is_regex(section):
-        return 1, 0
+        # httpd sorts these too, by the slashes of their text.
+        return 1, _wanted(section).count("/")
     return 0, len([name for name in normalized(_wanted(section)).split("/") if name])
 
 

@@ -99,6 +99,8 @@ def next_word(text: str) -> tuple[str, str]:
 
 def parse_lines(file: str, text: str) -> list[Directive]:
     """The directives of one file, those in sections as their children."""
+    if "\0" in text:
+        raise CommandError(f"{file}: found a NUL character; allowed: text", exit_code=2)
     top: list[Directive] = []
     stack: list[Directive] = []
     for line, content in _joined_lines(text):

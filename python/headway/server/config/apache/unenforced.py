@@ -24,7 +24,7 @@ from headway.server.config.apache.sections import (
     Scoped,
     coverage,
     covers_path,
-    find_last,
+    find_possible,
     may_match,
     merge_order,
     normalized,
@@ -144,6 +144,9 @@ def _of_group(contents: Contents, group: Group, hosts: list[Host]) -> Iterator[U
                     yield Unenforced(scoped, scoped.directive.text)
             if host is contents.main and host not in group.hosts:
                 continue
+            for _, scoped in ordered:
+                if _is_another_callable(scoped, alias):
+                    yield Unenforced(scoped, scoped.directive.text)
             for scoped in find_closing(ordered, alias.path, alias.script):
                 yield Unenforced(scoped, scoped.directive.text)
             yield from _by_files(contents, ordered, alias)
@@ -154,8 +157,8 @@ def _of_group(contents: Contents, group: Group, hosts: list[Host]) -> Iterator[U
 def _reaches(scoped: Scoped, alias: Alias) -> bool:
     """Whether the directive has an effect on a request for the alias."""
     directive, sections = scoped
-    if directive.words[:1] == ["wsgi-script"]:
-        # The handler leads to scripts that have no alias.
+    if directive.words[:1] == ["wsgi-script"] or "${" in directive.text:
+        # The handler leads to scripts that have no alias, and only httpd knows the variable.
         return True
     if coverage(sections, alias.path, alias.script) is Coverage.NONE:
         return False
@@ -170,6 +173,17 @@ def _reaches(scoped: Scoped, alias: Alias) -> bool:
         extensions = os.path.basename(alias.script).lower().split(".")[1:]
         return any(word.lower().lstrip(".") in extensions for word in directive.words[1:])
     return True
+
+
+def _is_another_callable(scoped: Scoped, alias: Alias) -> bool:
+    """Whether the directive gives a part of the alias to another application."""
+    directive = scoped.directive
+    covered = coverage(scoped.sections, alias.path, alias.script)
+    return (
+        directive.key == "wsgicallableobject"
+        and covered is Coverage.PART
+        and directive.words != ["application"]
+    )
 
 
 def _target(directive: Directive) -> str | None:
@@ -204,14 +218,8 @@ def _by_files(
 
 def _overrides(walked: list[tuple[int, Scoped]], alias: Alias, file: str) -> Iterator[Scoped]:
     """The AllowOverride and the AllowOverrideList that hold for the file, or may hold."""
-    certain = [(host, each) for host, each in walked if each.is_certain]
     for key in ("allowoverride", "allowoverridelist"):
-        last = find_last((key,), certain, alias.path, file)
-        yield from [last] if last is not None else []
-        for _, each in walked:
-            covered = coverage(each.sections, alias.path, file)
-            if each.directive.key == key and not each.is_certain and covered is not Coverage.NONE:
-                yield each
+        yield from find_possible(key, walked, alias.path, file)
 
 
 def _says(directive: Directive) -> str:
@@ -234,18 +242,32 @@ def _paths_to(script: str) -> Iterator[str]:
 
 def _forbids_link(walked: list[tuple[int, Scoped]], alias: Alias, path: str) -> Scoped | None:
     """The Options by which httpd does not follow the symbolic link, or may not."""
-    forbidding = None
+    is_same_owner = os.path.exists(path) and os.lstat(path).st_uid == os.stat(path).st_uid
+    # The options that may hold, each with the directive that made them. httpd begins with this one.
+    states: dict[frozenset[str], Scoped | None] = {frozenset({_FOLLOW}): None}
     options = [(host, each) for host, each in walked if each.directive.key == "options"]
     for _, scoped in sorted(options, key=lambda each: merge_order(each[1], each[0])):
         covered = coverage(scoped.sections, alias.path, path)
-        if covered is Coverage.NONE:
-            continue
-        words = {word.lower() for word in scoped.directive.words}
-        follows = {"followsymlinks", "+followsymlinks", "all"}
-        if not os.path.exists(path) or os.lstat(path).st_uid == os.stat(path).st_uid:
-            follows |= {"symlinksifownermatch", "+symlinksifownermatch"}
-        if words & follows:
-            forbidding = forbidding if covered is Coverage.PART else None
-        elif "-followsymlinks" in words or not any(word[:1] in ("+", "-") for word in words):
-            forbidding = scoped
-    return forbidding
+        former = {} if covered is Coverage.ALL else states
+        if covered is not Coverage.NONE:
+            after = [_with_options(state, scoped.directive) for state in states]
+            states = {**former, **dict.fromkeys(after, scoped)}
+    for state, cause in states.items():
+        follows = is_same_owner if _IF_OWNER in state else _FOLLOW in state
+        if not follows:
+            return cause
+    return None
+
+
+_FOLLOW, _IF_OWNER = "followsymlinks", "symlinksifownermatch"
+
+
+def _with_options(state: frozenset[str], options: Directive) -> frozenset[str]:
+    words = [word.lower() for word in options.words if word]
+    links = set(state) if any(word[0] in "+-" for word in words) else set()
+    for word in words:
+        names = (
+            {_FOLLOW} if word.lstrip("+-") == "all" else {word.lstrip("+-")} & {_FOLLOW, _IF_OWNER}
+        )
+        links = links - names if word[0] == "-" else links | names
+    return frozenset(links)

@@ -23,8 +23,8 @@ def remarks(contents: Contents, groups: list[Group], draft: Draft) -> Iterator[s
     yield from _import_scripts(contents, groups)
     if logs := list(_logs_not_taken(contents)):
         yield (
-            f"{contents.path}: CustomLog is left out where it is no file in the common or combined "
-            f"format: {places(logs)}"
+            f"{contents.path}: CustomLog is left out where it is no known file in the common or "
+            f"combined format: {places(logs)}"
         )
 
 
