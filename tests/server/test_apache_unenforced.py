@@ -175,6 +175,84 @@ def test_limits_of_bodies_that_differ_are_refused(conf: Configured) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '<DirectoryMatch "^/srv/(site|x)">\nRequire all denied\n</DirectoryMatch>\n'
+            '<DirectoryMatch "^/srv.*">\nRequire all granted\n</DirectoryMatch>',
+            "FILE:4: Require: found all denied",
+        ),
+        (
+            "<Directory /srv>\nRequire all denied\n</Directory>\n"
+            "<Files app.wsgi>\n<Files app.wsgi>\nRequire all granted\n</Files>\n</Files>",
+            "FILE:4: Require: found all denied",
+        ),
+        (
+            "<Directory /srv>\nAuthType Basic\n</Directory>\n"
+            "<Location /x>\nAuthType None\n</Location>",
+            "FILE:4: AuthType: found Basic",
+        ),
+        (
+            "<Location /admin>\nWSGICallableObject denied\n</Location>",
+            "FILE:4: WSGICallableObject: found denied",
+        ),
+        (
+            "<VirtualHost [::ffff:127.0.0.1]:0>\nRedirect / /x\n</VirtualHost>",
+            "FILE:4: Redirect: found / /x",
+        ),
+        ("<VirtualHost 127.0.0.1>\n</VirtualHost>", "ADDRESS:PORT, since without one"),
+        (
+            "Define W /admin\nDefine W\n<Location ${W}/x>\nRequire all denied\n</Location>",
+            "FILE:6: Require: found all denied",
+        ),
+        (
+            "<RequireAll>\nRequire all granted\nSSLRequireSSL\n</RequireAll>",
+            "FILE:5: SSLRequireSSL: found it",
+        ),
+        ("ErrorLog a\0", "found a NUL character"),
+    ],
+)
+def test_what_hides_a_denial_is_found(conf: Configured, text: str, said: str) -> None:
+    assert said in conf.refusal(f"{SITE}{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "follows"),
+    [
+        ("/srv", "FollowSymLinks", True),
+        ("/srv", "+Indexes", True),
+        ("/srv", "None", False),
+        ("/srv", "Indexes", False),
+        ("/srv", "+FollowSymLinks -FollowSymLinks", False),
+        ("/srv", "FollowSymLinks SymLinksIfOwnerMatch", True),
+        ("/srv/[a-z]*", "None", False),
+    ],
+)
+def test_a_script_behind_a_link_needs_options(
+    conf: Configured, tmp_path: Path, path: str, options: str, follows: bool
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "link").symlink_to("site")
+    folder = path.replace("/srv", str(tmp_path))
+    text = (
+        f"Listen 127.0.0.1:0\nWSGIScriptAlias / {tmp_path}/link/app.wsgi\n"
+        f"<Directory {folder}>\nOptions {options}\n</Directory>\n"
+    )
+    if follows:
+        assert conf.warnings(text) == []
+    else:
+        assert conf.refusal(text).startswith(f"FILE:4: Options: found {options}, and")
+
+
+def test_a_log_that_is_nowhere_is_left_out(conf: Configured) -> None:
+    text = f"{SITE}CustomLog ${{NOT_SET_ANYWHERE}}/access.log combined\n"
+    assert conf.warnings(text) == [
+        "FILE: CustomLog is left out where it is no known file in the common or combined format: "
+        "FILE:3"
+    ]
+
+
+@pytest.mark.parametrize(
     ("section", "path", "covered"),
     [
         ("Location /", "", Coverage.ALL),

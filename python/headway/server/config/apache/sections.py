@@ -23,7 +23,8 @@ SCOPES = ("directory", "directorymatch", "files", "filesmatch", "location", "loc
 _WILDCARD = re.compile(r"[*?\[]")
 # Regular expressions that PCRE, with bytes, and Python understand alike.
 _COMMON_REGEX = re.compile(
-    r"(?:[\w/~,@%:= -]|\\[./_-]|\.|\[\^?(?![\w./-]*--)[\w./-]+\]|\((?:\?:)?(?![*+?])|[)|^$]|[*+?]\??(?![*+?]))*",
+    r"(?:[\w/~,@%:= -]|\\[./_-]|\.|\[\^?(?![\w./-]*--)[\w./-]+\]"
+    r"|\((?:\?:)?(?![*+?])|[)|^$]|[*+?]\??(?![*+?]))*",
     re.ASCII,
 )
 

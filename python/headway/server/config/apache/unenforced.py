@@ -145,7 +145,7 @@ def _of_group(contents: Contents, group: Group, hosts: list[Host]) -> Iterator[U
             if host is contents.main and host not in group.hosts:
                 continue
             for _, scoped in ordered:
-                if _is_another_callable(scoped, alias):
+                if _leads_elsewhere(scoped, alias):
                     yield Unenforced(scoped, scoped.directive.text)
             for scoped in find_closing(ordered, alias.path, alias.script):
                 yield Unenforced(scoped, scoped.directive.text)
@@ -175,14 +175,12 @@ def _reaches(scoped: Scoped, alias: Alias) -> bool:
     return True
 
 
-def _is_another_callable(scoped: Scoped, alias: Alias) -> bool:
+def _leads_elsewhere(scoped: Scoped, alias: Alias) -> bool:
     """Whether the directive gives a part of the alias to another application."""
-    directive = scoped.directive
-    covered = coverage(scoped.sections, alias.path, alias.script)
     return (
-        directive.key == "wsgicallableobject"
-        and covered is Coverage.PART
-        and directive.words != ["application"]
+        scoped.directive.key == "wsgicallableobject"
+        and scoped.directive.words != ["application"]
+        and coverage(scoped.sections, alias.path, alias.script) is Coverage.PART
     )
 
 
