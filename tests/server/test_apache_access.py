@@ -504,21 +504,27 @@ RULES = (
 PATHS = ("", "/", "/admin", "/x", "/admin/x", "//admin", "/%61dmin", "/x/../admin")
 
 
+# The first is loaded, and the second is not.
+MODULES = ("mod_alias.c", "!mod_alias.c", "mod_lua.c", "!mod_lua.c")
+
+
+def perhaps_for_a_module(random: Random, text: str) -> str:
+    return section(f"IfModule {random.choice(MODULES)}", text) if random.random() < 0.1 else text
+
+
 def made_up_site(random: Random) -> tuple[str, str]:
     """Sections with rules, and the URL path of the alias."""
     parts = []
     for _ in range(random.randint(1, 4)):
-        rules = random.sample(RULES, random.randint(1, 3))
-        if random.random() < 0.2:
+        rules = [
+            perhaps_for_a_module(random, rule)
+            for rule in random.sample(RULES, random.randint(1, 3))
+        ]
+        kind = random.choice(KINDS)
+        # <Files> is not allowed elsewhere.
+        if kind.startswith("Directory") and random.random() < 0.2:
             rules.append(section("Files app.wsgi", random.choice(RULES)))
-        parts.append(section(random.choice(KINDS), *rules))
-    # <Files> is not allowed in <Location>.
-    parts = [
-        re.sub(r"<Files app.wsgi>\n(.*)\n</Files>", r"\1", each, flags=re.DOTALL)
-        if each.startswith(("<Location", "<Files"))
-        else each
-        for each in parts
-    ]
+        parts.append(perhaps_for_a_module(random, section(kind, *rules)))
     return "\n".join(parts), random.choice(("/", "/app"))
 
 
