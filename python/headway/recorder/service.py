@@ -4,7 +4,6 @@ in the right order."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -20,6 +19,7 @@ from headway.recorder.settings import Settings, default_socket
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.recording import open_recording
 from headway.recorder.store.store import Store
+from headway.server import stderr
 from headway.server.settings import ProcessGroup, Tls
 
 SITE_THREADS = 4
@@ -109,7 +109,7 @@ class Station:
 
 def tell(line: str) -> None:
     """Writes a line to the recorder's log, which is stderr."""
-    print(f"headway telemetry: {line}", file=sys.stderr, flush=True)
+    stderr.tell(f"headway telemetry: {line}\n")
 
 
 def make_socket_folder(path: str) -> None:

@@ -27,26 +27,12 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Writes to stderr in a single write, so that threads do not mix their lines. The application
-    may have closed or replaced stderr; then the text is lost."""
+    """Writes to stderr in a single write, so that threads do not mix their lines. Does not wait for
+    a reader that has stopped reading, as a pager does: the text is lost, and the number of lost
+    texts is written when the reader goes on. The application may have closed or replaced stderr;
+    then the text may be lost, too."""
     with contextlib.suppress(Exception):
-        if _losses is None:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        else:
-            _losses.tell(text)
-
-
-@contextlib.contextmanager
-def losing_what_nobody_reads() -> Iterator[None]:
-    """While entered, `tell` does not wait for a reader of stderr that has stopped reading, as a
-    pager does: its texts are lost, and their number is written when the reader goes on."""
-    global _losses
-    former, _losses = _losses, _Losses()
-    try:
-        yield
-    finally:
-        _losses = former
+        _losses.tell(text)
 
 
 class _Losses:
@@ -60,34 +46,39 @@ class _Losses:
         if self._count:
             end = "\n" if self._is_within_a_line else ""
             lost = f"{self._count} message{'s were' if self._count > 1 else ' was'} lost"
-            text = f"{end}{stamp()}headway serve: {lost}, because nobody read stderr\n{text}"
+            text = f"{end}{stamp()}headway: {lost}, because nobody read stderr\n{text}"
         if self._write(text):
             self._count = 0
         else:
             self._count += 1
 
+    def patience_ms(self) -> int:
+        """Waits for a slow reader, but not again before it has read."""
+        return 0 if self._count else 1000 * READER_PATIENCE_S
+
     def _write(self, text: str) -> bool:
-        """Whether all of it was written. Waits for a slow reader, but not again before it has
-        read."""
+        """Whether all of it was written. Does not use the buffer of `sys.stderr`: the end of the
+        interpreter would try again to write what is left in it."""
         # Imported here because other interpreters have no use for it.
         import select
 
         try:
             fd = sys.stderr.fileno()
-        except (OSError, ValueError):
+        except (AttributeError, OSError, ValueError):
             sys.stderr.write(text)
+            sys.stderr.flush()
             return True
         data = text.encode(errors="backslashreplace")
         room = select.poll()
         room.register(fd, select.POLLOUT)
         is_begun = False
-        with _without_waiting(fd) as ours:
+        with _without_waiting(fd) as (ours, size):
             while data:
                 try:
-                    if not room.poll(0 if self._count else 1000 * READER_PATIENCE_S):
+                    if not room.poll(self.patience_ms()):
                         raise BlockingIOError
-                    data = data[os.write(ours, data[: select.PIPE_BUF]) :]
-                except BlockingIOError:
+                    data = data[os.write(ours, data[:size]) :]
+                except OSError:
                     self._is_within_a_line |= is_begun
                     return False
                 is_begun = True
@@ -95,11 +86,35 @@ class _Losses:
         return True
 
 
+def flush_streams() -> None:
+    """Flushes stdout and stderr at the end of the process. If nobody reads one of them, redirects
+    it to /dev/null: the end of the interpreter flushes it again, and would wait for the reader or
+    exit with status 120."""
+    import select
+
+    for stream in (sys.stdout, sys.stderr):
+        # The application may have closed or replaced it.
+        with contextlib.suppress(Exception):
+            fd = stream.fileno()
+            room = select.poll()
+            room.register(fd, select.POLLOUT)
+            try:
+                if room.poll(_losses.patience_ms()) != [(fd, select.POLLOUT)]:
+                    raise BlockingIOError
+                stream.flush()
+            except OSError:
+                null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+                os.dup2(null, fd)
+                os.close(null)
+
+
 @contextlib.contextmanager
-def _without_waiting(fd: int) -> Iterator[int]:
+def _without_waiting(fd: int) -> Iterator[tuple[int, int | None]]:
     """Opens the pipe or terminal anew, since its flags would be those of each process that has it.
     Where poll(2) says that there is room, a terminal with room for a part of the text waits for the
-    rest, and another process may take the room of a pipe."""
+    rest, and another process may take the room of a pipe. Returns the descriptor, and how many
+    bytes to write at once; `None` if it has no limit."""
+    import select
     import stat
 
     ours, kind = fd, os.fstat(fd).st_mode
@@ -108,13 +123,13 @@ def _without_waiting(fd: int) -> Iterator[int]:
         with contextlib.suppress(OSError):
             ours = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        yield ours
+        yield ours, None if ours != fd or stat.S_ISREG(kind) else select.PIPE_BUF
     finally:
         if ours != fd:
             os.close(ours)
 
 
-_losses: _Losses | None = None
+_losses = _Losses()
 
 
 def stamp() -> str:

@@ -13,6 +13,7 @@ from headway import _native
 from headway.errors import CommandError
 from headway.server.control import Control
 from headway.server.settings import ProcessGroup
+from headway.server.stderr import flush_streams
 from headway.server.worker.application import ImportFailed
 
 MAX_DETAILS = 30_000
@@ -46,8 +47,7 @@ def end(status: int, group: ProcessGroup) -> NoReturn:
 
 
 def end_without_finalization(status: int) -> NoReturn:
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
+    flush_streams()
     os._exit(status)
 
 

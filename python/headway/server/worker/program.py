@@ -42,7 +42,7 @@ Run = Callable[[Callable[[], None], Callable[[], int]], int]
 
 
 def say_where(address: str) -> None:
-    print(f"headway: listening on {address}", file=sys.stderr, flush=True)
+    tell(f"headway: listening on {address}\n")
 
 
 def serve(

@@ -17,6 +17,7 @@ from headway.server import identity
 from headway.server.control import Control, Gone
 from headway.server.settings import ProcessGroup
 from headway.server.signals import SUPERVISORS_SIGNALS, ignore
+from headway.server.stderr import flush_streams
 from headway.server.task import Task
 from headway.server.worker import restrictions, search_path, template
 from headway.server.worker.application import Application, load_application
@@ -34,6 +35,7 @@ def main() -> None:
     # CPython restores the default effect of signals, which would kill a process that has almost
     # ended.
     atexit.register(ignore, signal.SIGTERM, *SUPERVISORS_SIGNALS)
+    atexit.register(flush_streams)
     for number in SUPERVISORS_SIGNALS:
         # A handler, because programs that the application starts would inherit SIG_IGN.
         signal.signal(number, lambda *_: None)
