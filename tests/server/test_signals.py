@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from served import APPS
+from launch import start
+from overheard import Overheard
+from served import APPS, MODE
 from supervised import Held, Supervised, is_alive, wait_until_refused
 
 import headway
@@ -179,3 +183,27 @@ def test_only_that_part_sets_the_wake_up_descriptor() -> None:
     package = Path(headway.__file__).parent
     users = [each for each in package.rglob("*.py") if "set_wakeup_fd(" in each.read_text()]
     assert users == [package / "server" / "signals.py"]
+
+
+@pytest.mark.slow("starts 24 servers")
+@pytest.mark.parametrize("command", ["serve", "dashboard", "telemetry"])
+def test_a_second_signal_while_the_process_ends_is_not_its_exit_status(
+    tmp_path: Path, command: str
+) -> None:
+    store, site = tmp_path / "store", ("--http", "127.0.0.1:0")
+    if command == "telemetry":
+        words = ["telemetry", "--listen", f"unix:{tmp_path / 'socket'}", *site, "--store", store]
+    else:
+        words = ["serve", "pages:hello", "--app-dir", APPS, "--bind", "127.0.0.1:0", *MODE]
+    if command == "dashboard":
+        words += ["--dashboard", "--dashboard-http", site[1], "--dashboard-store", store]
+    ends = set()
+    for delay_ms in range(4, 100, 4):
+        server = Overheard(start(*words, stdout=subprocess.DEVNULL))
+        try:
+            server.wait_for("listening on" if command == "serve" else "showing at")
+            server.process.terminate()
+            time.sleep(delay_ms / 1000)
+        finally:
+            ends.add(server.end(signal.SIGTERM))
+    assert ends == {0}

@@ -8,16 +8,21 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from headway.server.signals import RECORDERS_END, Signals
+from headway.server.signals import ENDING, RECORDERS_END, Signals, ignore
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, RECORDERS_END)
 
 
 @contextmanager
 def ending() -> Iterator[Callable[[], None]]:
-    """Returns a context with a function that waits for the first of these signals. Main thread
-    only."""
-    with Signals(SIGNALS) as signals:
+    """Returns a context with a function that waits for the first of these signals. The process ends
+    after the context, and ignores further ones. Main thread only."""
+    with Signals(SIGNALS, ignored_after=(*SIGNALS, *ENDING)) as signals:
         # The server blocks it before the recorder can handle it (`supervisor.dashboard`).
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {RECORDERS_END})
-        yield signals.wait_for_watched
+
+        def wait() -> None:
+            signals.wait_for_watched()
+            ignore(signal.SIGHUP)
+
+        yield wait

@@ -37,6 +37,9 @@ SUPERVISORS_SIGNALS = TERMINALS_SIGNALS + APPLICATIONS_SIGNALS
 # Signals to end within this time count as one: `timeout` sends two to its child.
 ONE_SIGNAL_S = 0.1
 
+# Ignored while a process that has decided to end does so.
+ENDING = (signal.SIGTERM, *TERMINALS_SIGNALS)
+
 # Ends the recorder of `--dashboard`. A service manager sends SIGTERM to all processes of a server,
 # and the recorder must not end before the processes that report to it.
 RECORDERS_END = signal.SIGRTMIN
@@ -59,7 +62,9 @@ class Signals:
     descriptor, here the pipe, is written immediately, in whichever thread the signal arrives.
 
     From `begin` to `end`, each signal with a handler in Python makes `fileno()` readable. Signals
-    of `watched` have no other effect, and those of `ignored` have none. A process has one wake-up
+    of `watched` have no other effect, and those of `ignored` have none. Those of `ignored_after`
+    are ignored from `end` on, where the process is about to end: with the former handlers, a second
+    signal would determine the exit status, as the first one does not. A process has one wake-up
     descriptor, and whoever replaces it takes the signals from whoever waits for them, so `begin`
     raises `RuntimeError` if another `Signals` of the process has it.
     """
@@ -68,10 +73,14 @@ class Signals:
     _owned: ClassVar[tuple[int, int] | None] = None
 
     def __init__(
-        self, watched: Collection[int] = (), ignored: Collection[signal.Signals] = ()
+        self,
+        watched: Collection[int] = (),
+        ignored: Collection[signal.Signals] = (),
+        ignored_after: Collection[int] = (),
     ) -> None:
         self._watched = watched
         self._ignored = ignored
+        self._ignored_after = ignored_after
 
     def begin(self) -> None:
         self._read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -92,7 +101,8 @@ class Signals:
         self._former |= {number: signal.signal(number, signal.SIG_IGN) for number in self._ignored}
 
     def end(self) -> None:
-        for number, handler in self._former.items():
+        after = self._former | dict.fromkeys(self._ignored_after, signal.SIG_IGN)
+        for number, handler in after.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._former_fd)
         Signals._owned = None

@@ -26,7 +26,7 @@ from headway.errors import CommandError, Error
 from headway.server import free_threading
 from headway.server.poll_timeout import patience_ms
 from headway.server.settings import ServerSettings
-from headway.server.signals import IGNORED, ONE_SIGNAL_S, WATCHED, Signals
+from headway.server.signals import ENDING, IGNORED, ONE_SIGNAL_S, WATCHED, Signals
 from headway.server.stderr import say
 from headway.server.supervisor import messages
 from headway.server.supervisor.children import Children
@@ -65,7 +65,7 @@ def supervise(
     service manager opened. Raises `CommandError` if serving cannot begin."""
     listeners = Listeners(inherited)
     system = System()
-    with Signals(WATCHED, IGNORED) as signals, ExitStack() as stack:
+    with Signals(WATCHED, IGNORED, ENDING) as signals, ExitStack() as stack:
         if settings.error_log is not None:
             reread = stack.enter_context(ErrorLog(settings.error_log)).opened_anew(reread)
         watcher = None
