@@ -19,6 +19,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+import launch
 from launch import run_main
 from served import APPS, MODE, TIMEOUT_S, Served
 from simulated import Machine, Simulation
@@ -311,6 +312,23 @@ def test_its_folder_is_gone_at_the_end(tmp_path: Path, number: signal.Signals) -
         server.stop(number)
     wait_until(lambda: not is_alive(recorder), server)
     assert "the dashboard" not in server.stderr
+    assert not folder.exists()
+
+
+def test_its_folder_is_gone_where_the_server_was_killed_before_it_ran(tmp_path: Path) -> None:
+    app = ("pages:hello", "--app-dir", APPS, "--bind", "127.0.0.1:0", *MODE)
+    dashboard = ("--dashboard", "--dashboard-http", "127.0.0.1:0", "--dashboard-store", "store")
+    server = launch.start(
+        "serve", *app, *dashboard, cwd=tmp_path, env=launch.environment(TMPDIR=str(tmp_path))
+    )
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    end = time.monotonic() + TIMEOUT_S
+    while not children.read_text():
+        assert time.monotonic() < end
+    (folder,) = tmp_path.glob("headway-*")
+    server.kill()
+    # The end of stderr is that of the recorder, too.
+    server.communicate(timeout=TIMEOUT_S)
     assert not folder.exists()
 
 

@@ -33,8 +33,8 @@ from headway.server.system import System
 PROGRAM = (
     "'headway serve: dashboard'; import os, sys; sys.path[:1] == [''] and sys.path.pop(0); "
     f"from headway import _native; _native.process_end_with_parent({RECORDERS_END:d}); "
-    "os.getppid() == {parent} or sys.exit(); "
-    "from headway.cli import main; status = main(sys.argv[1:]); "
+    "from headway.cli import main; "
+    "status = main(sys.argv[1:]) if os.getppid() == {parent} else 0; "
     "os.getppid() == {parent} or [os.rmdir(each) for each in {folders}]; sys.exit(status)"
 )
 FIRST_DELAY_S = 1.0
