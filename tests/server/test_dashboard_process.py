@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-import pytest
 import launch
+import pytest
 from launch import run_main
 from served import APPS, MODE, TIMEOUT_S, Served
 from simulated import Machine, Simulation
@@ -226,6 +226,23 @@ def test_it_writes_everything_and_ends_by_itself(
             assert server.stop(None) == 0
         assert_recorder_has_ended_by_itself(server, recorder, telemetry, port)
     assert_store_has(tmp_path, 4)
+
+
+def test_it_writes_everything_where_a_terminal_ends_all_at_once(tmp_path: Path) -> None:
+    telemetry, port = tmp_path / "socket", free_port()
+    options = ("--telemetry", f"unix:{telemetry}", "--dashboard-http", f"127.0.0.1:{port}")
+    server = start(tmp_path, *options)
+    try:
+        site_of(server)
+        recorder = recorder_of(server)
+        # By Ctrl-\.
+        for pid in [*server.workers(), server.process.pid]:
+            os.kill(pid, signal.SIGQUIT)
+    finally:
+        assert server.stop(None, kills=True) == -signal.SIGQUIT
+    assert_recorder_has_ended_by_itself(server, recorder, telemetry, port)
+    # SQLite removes its log at the last close.
+    assert not list(tmp_path.glob("*-wal"))
 
 
 def test_a_server_that_is_killed_leaves_no_recorder(tmp_path: Path) -> None:
@@ -574,6 +591,18 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
         "the dashboard has not ended after 10 s and is killed",
         "the dashboard was ended by SIGKILL; the last reports may be missing from its store",
     ]
+
+
+@pytest.mark.usefixtures("recorders_socket")
+def test_one_that_does_not_end_does_not_hold_up_an_end_at_once(tmp_path: Path) -> None:
+    with simulated(tmp_path) as server:
+        (recorder,) = server.recorders
+        recorder.obeys = False
+        began = server.machine.now
+        server.send(signal.SIGQUIT)
+    assert recorder.signals == [RECORDERS_END, signal.SIGKILL]
+    assert server.machine.now - began == pytest.approx(1.0, abs=0.02)
+    assert "the dashboard has not ended after 1 s and is killed" in server.log
 
 
 @pytest.mark.usefixtures("recorders_socket")

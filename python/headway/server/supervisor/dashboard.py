@@ -41,6 +41,8 @@ FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 60.0
 START_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
+# Where everything ends at once, as on SIGQUIT.
+AT_ONCE_TIMEOUT_S = 1.0
 
 
 class Folder:
@@ -86,6 +88,7 @@ class Dashboard:
         self._pid = 0
         self._delay_s = FIRST_DELAY_S
         self._has_been_stopped = False
+        self._stop_timeout_s = STOP_TIMEOUT_S
         # When to restart the recorder or, after `stop`, to kill it, by the system's clock; `None`
         # if neither is due.
         self.deadline: float | None = None
@@ -118,7 +121,7 @@ class Dashboard:
                 os.environ,
                 # A signal to the whole process group is for the supervisor, which ends the recorder
                 # last. So the recorder unblocks only that signal, once it can handle it.
-                setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM, RECORDERS_END),
+                setsigmask=(*SUPERVISORS_SIGNALS, signal.SIGTERM, signal.SIGQUIT, RECORDERS_END),
                 setsigdef=IGNORED,
             )
         except OSError as error:
@@ -151,21 +154,22 @@ class Dashboard:
                 if not self._has_been_stopped or status != 0:
                     self._note_end(End.from_status(status), is_stopping)
             elif is_due:
-                say(f"the dashboard has not ended after {STOP_TIMEOUT_S:g} s and is killed")
+                limit_s = self._stop_timeout_s
+                say(f"the dashboard has not ended after {limit_s:g} s and is killed")
                 self.kill()
         elif is_stopping:
             self.deadline = None
         elif is_due:
             self.start()
 
-    def stop(self) -> None:
-        """Has the recorder write everything and end. `tend` kills it after `STOP_TIMEOUT_S`. To be
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Has the recorder write everything and end. `tend` kills it after the timeout. To be
         called when no process reports any more."""
         self.tend(is_stopping=True)
-        self._has_been_stopped = True
+        self._has_been_stopped, self._stop_timeout_s = True, timeout_s
         if self._pid:
             self._system.kill(self._pid, RECORDERS_END)
-            self.deadline = self._system.monotonic() + STOP_TIMEOUT_S
+            self.deadline = self._system.monotonic() + timeout_s
 
     def kill(self) -> None:
         """Kills the recorder after `stop`; has no effect before."""

@@ -199,7 +199,10 @@ class Supervisor:
             self._end_dashboard(self._dashboard)
 
     def _end_dashboard(self, dashboard: Dashboard) -> None:
-        dashboard.stop()
+        # Imported here because only a server with a dashboard has the module.
+        from headway.server.supervisor.dashboard import AT_ONCE_TIMEOUT_S, STOP_TIMEOUT_S
+
+        dashboard.stop(STOP_TIMEOUT_S if self.ended_by is None else AT_ONCE_TIMEOUT_S)
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
         while dashboard.is_running:
