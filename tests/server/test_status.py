@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import stat
@@ -263,7 +264,18 @@ def test_a_start_that_fails_leaves_the_pid_file_alone(tmp_path: Path) -> None:
     assert (done.returncode, path.read_text()) == (2, "1\n")
 
 
-def serve_with_pid_file(path: Path, bind: str) -> subprocess.CompletedProcess[str]:
+def test_a_pid_file_that_cannot_be_written_is_not_left(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    # As on a full disk.
+    done = serve_with_pid_file(
+        path, "127.0.0.1:0", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    )
+    assert done.stderr == f"headway serve: --pid-file {path}: file too large\n"
+    assert done.returncode == 2
+    assert not path.exists()
+
+
+def serve_with_pid_file(path: Path, bind: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A server that does not come to serve."""
     return subprocess.run(
         [
@@ -273,6 +285,7 @@ def serve_with_pid_file(path: Path, bind: str) -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
+        **options,
     )
 
 

@@ -31,7 +31,11 @@ def pid_file(path: str) -> Iterator[None]:
         try:
             _refuse_what_is_in_use(fd, path)
             os.ftruncate(fd, 0)
-            os.write(fd, f"{os.getpid()}\n".encode())
+            try:
+                os.write(fd, f"{os.getpid()}\n".encode())
+            except OSError:
+                os.unlink(path)
+                raise
         except BaseException:
             os.close(fd)
             raise
