@@ -126,6 +126,9 @@ class Machine:
             if number == signal.SIGKILL:
                 process.is_ended_by(signal.SIGKILL)
 
+    def killpg(self, group: int, number: int) -> None:
+        self.kill(group, number)
+
     def waitpid(self, pid: int, options: int) -> tuple[int, int]:
         found = next(iter(self._zombies), None) if pid == -1 else pid
         if found in self._zombies:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -204,12 +206,15 @@ def home(folder: Path, does: str) -> str:
 
 
 THIS = f'exec {sys.executable} "$@"'
+HANGS = "echo $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 600"
+CHILD_HANGS = "sleep 600 & echo $! > {begun}.new; mv {begun}.new {begun}; wait"
 
 
-def test_sigterm_ends_a_server_whose_python_does_not_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("does", [HANGS, CHILD_HANGS], ids=["it", "its child"])
+def test_sigterm_ends_a_server_whose_python_does_not_answer(tmp_path: Path, does: str) -> None:
     begun = tmp_path / "begun"
     with Supervised(tmp_path, {"python_home": home(tmp_path, THIS)}) as server:
-        home(tmp_path, f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 600")
+        home(tmp_path, does.format(begun=begun))
         server.process.send_signal(signal.SIGHUP)
         server.wait_until(begun.exists)
         asked = int(begun.read_text())
@@ -217,15 +222,18 @@ def test_sigterm_ends_a_server_whose_python_does_not_answer(tmp_path: Path) -> N
         assert server.get("/pid").status == 200
         # It answers what it has, and not after a timeout of the question.
         assert server.stop(kills=True) == 0
-    assert not is_alive(asked)
+    wait_until_gone(asked)
     assert "does not run" not in server.stderr
 
 
-def test_sigterm_ends_a_server_whose_first_python_does_not_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("does", [HANGS, CHILD_HANGS], ids=["it", "its child"])
+def test_sigterm_ends_a_server_whose_first_python_does_not_answer(
+    tmp_path: Path, does: str
+) -> None:
     begun = tmp_path / "begun"
-    does = f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 600"
+    python_home = home(tmp_path, does.format(begun=begun))
     settings = tmp_path / "settings.json"
-    settings.write_text(json.dumps({"groups": [{"python_home": home(tmp_path, does)}]}))
+    settings.write_text(json.dumps({"groups": [{"python_home": python_home}]}))
     process = subprocess.Popen(
         [sys.executable, str(HERE / "supervise_file.py"), str(settings)],
         stderr=subprocess.PIPE,
@@ -241,4 +249,15 @@ def test_sigterm_ends_a_server_whose_first_python_does_not_answer(tmp_path: Path
     finally:
         process.kill()
     assert (process.returncode, said) == (0, "")
-    assert not is_alive(int(begun.read_text()))
+    wait_until_gone(int(begun.read_text()))
+
+
+def wait_until_gone(pid: int) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    try:
+        while is_alive(pid):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -26,6 +26,7 @@ class System:
     sleep = staticmethod(time.sleep)
     posix_spawn = staticmethod(os.posix_spawn)
     kill = staticmethod(os.kill)
+    killpg = staticmethod(os.killpg)
     waitpid = staticmethod(os.waitpid)
     waitid = staticmethod(os.waitid)
     open_pair = staticmethod(open_pair)

@@ -24,7 +24,8 @@ class Children:
         self._processes: list[Process] = []
         # The wait statuses, by pid, of children that no process in the list has claimed yet.
         self._unclaimed: dict[int, int] = {}
-        # Children that are no process of a group and have not been reaped.
+        # Children that are no process of a group and have not been reaped. Each has a process group
+        # of its own, with what it starts.
         self.others: set[int] = set()
 
     def __iter__(self) -> Iterator[Process]:
@@ -93,7 +94,7 @@ class Children:
         for process in self._processes:
             process.signal(signal.SIGKILL)
         for pid in self.others:
-            self._system.kill(pid, signal.SIGKILL)
+            self.kill_other(pid)
         for pid in (*(each.pid for each in self._processes), *self.others):
             if pid:
                 with contextlib.suppress(ChildProcessError):
@@ -102,9 +103,9 @@ class Children:
         self.others.clear()
 
     def kill_other(self, pid: int) -> None:
-        """Kills one of `others`; `reap` reaps it."""
+        """Kills one of `others` and what it has started; `reap` reaps it."""
         if pid in self.others:
-            self._system.kill(pid, signal.SIGKILL)
+            self._system.killpg(pid, signal.SIGKILL)
 
     def _is_ours(self, pid: int) -> bool:
         """Whether `pid` is a child of this process."""

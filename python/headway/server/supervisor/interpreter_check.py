@@ -55,6 +55,8 @@ class Question:
                     (os.POSIX_SPAWN_DUP2, write_fd, 1),
                     (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
                 ],
+                # It may be a wrapper that starts the Python as its child.
+                setpgroup=0,
                 setsigmask=SUPERVISORS_SIGNALS,
                 setsigdef=IGNORED,
             )
