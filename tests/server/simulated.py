@@ -129,6 +129,9 @@ class Machine:
     def killpg(self, group: int, number: int) -> None:
         self.kill(group, number)
 
+    def kill_group_with_reader(self, fd: int, group: int) -> None:
+        pass
+
     def waitpid(self, pid: int, options: int) -> tuple[int, int]:
         found = next(iter(self._zombies), None) if pid == -1 else pid
         if found in self._zombies:

@@ -227,8 +227,9 @@ def test_sigterm_ends_a_server_whose_python_does_not_answer(tmp_path: Path, does
 
 
 @pytest.mark.parametrize("does", [HANGS, CHILD_HANGS], ids=["it", "its child"])
-def test_sigterm_ends_a_server_whose_first_python_does_not_answer(
-    tmp_path: Path, does: str
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_server_whose_first_python_does_not_answer(
+    tmp_path: Path, does: str, number: signal.Signals
 ) -> None:
     begun = tmp_path / "begun"
     python_home = home(tmp_path, does.format(begun=begun))
@@ -244,11 +245,11 @@ def test_sigterm_ends_a_server_whose_first_python_does_not_answer(
         while not begun.exists():
             assert time.monotonic() < end
             time.sleep(0.02)
-        process.terminate()
+        process.send_signal(number)
         _, said = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
-    assert (process.returncode, said) == (0, "")
+    assert (process.returncode, said) == (0 if number == signal.SIGTERM else -number, "")
     wait_until_gone(int(begun.read_text()))
 
 

@@ -6,8 +6,10 @@ processes end.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +37,14 @@ class System:
     def start_thread(self, function: Callable[[], None]) -> None:
         """Has another thread call the function. The process may end before the function returns."""
         threading.Thread(target=function, name="headway-reading", daemon=True).start()
+
+    def kill_group_with_reader(self, fd: int, group: int) -> None:
+        """Has the kernel kill the process group when the pipe has no reader any more, as when this
+        process was killed. `fd` is the pipe's writing end, and the group has it too."""
+        fcntl.fcntl(fd, fcntl.F_SETOWN, -group)
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+        # The state of the open file description: it lasts while the group has the descriptor.
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC)
 
     def poll(self, sources: select.poll, timeout_ms: int | None) -> list[tuple[int, int]]:
         return sources.poll(timeout_ms)

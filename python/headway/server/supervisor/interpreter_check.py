@@ -35,6 +35,8 @@ class Question:
         self._pid = 0
         # -1 when the pipe is closed.
         self.fd = -1
+        # The end of the child's process group, if this process is killed before it has answered.
+        self._life_fd = -1
         self.deadline = system.monotonic() + TIMEOUT_S
         # Why the Python cannot be asked, or "".
         self.problem = ""
@@ -44,6 +46,7 @@ class Question:
     def _start(self) -> None:
         python = self._command[0]
         self.fd, write_fd = os.pipe()
+        self._life_fd, tie_fd = os.pipe()
         os.set_blocking(self.fd, False)
         try:
             self._pid = self._system.posix_spawn(
@@ -54,6 +57,7 @@ class Question:
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_DUP2, write_fd, 1),
                     (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, tie_fd, 3),
                 ],
                 # It may be a wrapper that starts the Python as its child.
                 setpgroup=0,
@@ -65,8 +69,10 @@ class Question:
             self._close()
         else:
             self._children.others.add(self._pid)
+            self._system.kill_group_with_reader(tie_fd, self._pid)
         finally:
             os.close(write_fd)
+            os.close(tie_fd)
 
     def hear(self) -> None:
         """Reads what has come."""
@@ -97,6 +103,7 @@ class Question:
 
     def _close(self) -> None:
         os.close(self.fd)
+        os.close(self._life_fd)
         self.fd = -1
 
 
