@@ -192,8 +192,8 @@ def _run_until_signal(
     clock: Clock = time.monotonic,
 ) -> int:
     """Calls `begin`, waits for SIGINT, SIGTERM or the event, and returns the result of `end`. A
-    signal more than ONE_SIGNAL_S after the first, a signal after the event, or a signal to a forked
-    child has its former effect."""
+    signal more than ONE_SIGNAL_S after the first, a signal after the event, a signal to a forked
+    child or one after this call has its former effect: only the program knows whether it ends."""
     own_pid = os.getpid()
     former: dict[signal.Signals, Any] = {}
     first_at: float | None = None
