@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from launch import execute, headway, python, run_main
+from launch import HEADWAY, environment, execute, headway, python, run_main
 
 from headway.commands import module_search
 from headway.verbs import VERBS
@@ -167,3 +167,24 @@ def test_ctrl_c_ends_a_verb_without_a_traceback() -> None:
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert stderr == b""
+
+
+def test_a_result_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*HEADWAY, "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "headway: stdout cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["report", "/nonexistent"]])
+def test_a_message_that_cannot_be_written_leaves_the_exit_status(words: list[str]) -> None:
+    """The interpreter would end with 120."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*HEADWAY, *words], stderr=full, env=environment())
+    assert done.returncode == run_main(*words).returncode != 0

@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
+    from typing import TextIO
 
     from headway.quick_arguments import Values
 
@@ -33,18 +34,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.pop("HEADWAY", None)
     verb = next((verb for verb in VERBS if argv[:1] == [verb.name]), None)
     name = f"headway {verb.name}" if verb else "headway"
+    lost = None
     try:
-        return _run(argv, verb)
+        status = _run(argv, verb)
     except Error as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return error.exit_code if isinstance(error, CommandError) else 1
+        _complain(f"{name}: {error}")
+        status = error.exit_code if isinstance(error, CommandError) else 1
+    except SystemExit as end:
+        if end.code:
+            raise
+        status = 0
     except KeyboardInterrupt:
-        return 130
+        status = 130
     except BrokenPipeError:
-        # The reader of our output has closed the pipe. Without this redirection the interpreter
-        # would print another error when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has closed the pipe.
+        status = 1
+    finally:
+        lost = _flush(sys.stdout)
+        _flush(sys.stderr)
+    if lost is not None and status == 0:
+        if not isinstance(lost, BrokenPipeError):
+            _complain(f"{name}: stdout cannot be written: {lost.strerror}")
         return 1
+    return status
+
+
+def _complain(line: str) -> None:
+    try:
+        print(line, file=sys.stderr)
+    except OSError:
+        _flush(sys.stderr)
+
+
+def _flush(stream: TextIO | None) -> OSError | None:
+    """Where that fails, redirects the stream to /dev/null and returns the error. The interpreter,
+    which flushes both streams once more, would end with a status of its own."""
+    if stream is None or stream.closed:
+        return None
+    try:
+        stream.flush()
+    except OSError as error:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
+        return error
+    return None
 
 
 def _run(argv: list[str], verb: Verb | None) -> int:

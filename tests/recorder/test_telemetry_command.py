@@ -92,7 +92,7 @@ def test_a_package_without_the_dashboard_says_so(tmp_path: Path) -> None:
     assert "without Node.js" not in page
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_everything_committed(tmp_path: Path, number: int) -> None:
     path, store = tmp_path / "in.sock", tmp_path / "store.sqlite"
     with recorder("--listen", f"unix:{path}", "--store", store) as process:
@@ -102,6 +102,20 @@ def test_a_signal_ends_it_with_everything_committed(tmp_path: Path, number: int)
         assert end(process, number) == ""
     assert not path.exists()
     assert recorded(store) == 1000
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(tmp_path: Path) -> None:
+    """As under `nohup`."""
+    path, store = tmp_path / "in.sock", tmp_path / "store.sqlite"
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with recorder("--listen", f"unix:{path}", "--store", store) as process:
+            process.send_signal(signal.SIGHUP)
+            send(path, tick(7, 1, time.time()))
+            wait_until(lambda: recorded(store) == 10)
+            assert end(process) == ""
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 def test_a_kill_leaves_what_was_committed_and_a_socket_that_is_replaced(tmp_path: Path) -> None:

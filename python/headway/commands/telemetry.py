@@ -16,6 +16,7 @@ from headway.recorder.site.access import read_token
 from headway.recorder.store.recording import parse_moment, parse_recordings, take_away
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES
 from headway.server.settings import DEFAULT_DASHBOARD
+from headway.server.stderr import losing_what_nobody_reads
 
 DESCRIPTION = """\
 Receives the reports of processes, keeps their history in a SQLite database, and serves a dashboard,
@@ -150,7 +151,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Records until SIGINT or SIGTERM; returns the exit code."""
+    """Records until a signal ends it; returns the exit code."""
     for option in ("store", "export"):
         if getattr(arguments, option) == "":
             raise CommandError(f"--{option}: found ''; allowed: the path of a file", exit_code=2)
@@ -202,7 +203,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 def record(settings: Settings) -> int:
     """Everything that the settings ask for, until a signal comes."""
     # From the beginning, so that whatever was received by then is committed.
-    with ending() as wait, ExitStack() as stack:
+    with ending() as wait, losing_what_nobody_reads(), ExitStack() as stack:
         station = Station(settings, stack)
         station.start()
         if settings.http is None:

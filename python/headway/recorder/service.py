@@ -4,6 +4,7 @@ in the right order."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -107,9 +108,15 @@ class Station:
         serve_while(wait, site, group, lambda where: tell(f"showing at {where}"), "--http")
 
 
+# What `stderr` counts while nobody reads is of one thread.
+_telling = threading.Lock()
+
+
 def tell(line: str) -> None:
-    """Writes a line to the recorder's log, which is stderr."""
-    stderr.tell(f"headway telemetry: {line}\n")
+    """Writes a line to the recorder's log, which is stderr. For any thread. Raises nothing: a line
+    that cannot be written is lost."""
+    with _telling:
+        stderr.tell(f"headway telemetry: {line}\n")
 
 
 def make_socket_folder(path: str) -> None:
