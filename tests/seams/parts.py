@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import socket
 import sqlite3
@@ -26,6 +27,11 @@ from process_tree import Watched, descendants, described, state
 # From the end of a command to that of the last process that it started.
 TREE_LIMIT_S = 10 * SLOWNESS
 CTRL_C = b"\x03"
+# Becomes a command whose session has the terminal, so that the kernel sends it SIGHUP.
+ON_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class Part(Overheard):
@@ -43,6 +49,7 @@ class Part(Overheard):
         if on_terminal:
             ours, theirs = pty.openpty()
             self._terminal, stdin = ours, theirs
+            command = [sys.executable, "-c", ON_TERMINAL, *command]
         else:
             ours, theirs = os.pipe()
             stdin = subprocess.PIPE
@@ -58,7 +65,7 @@ class Part(Overheard):
             text=True,
         )
         os.close(theirs)
-        process.stderr = _Output(ours)  # type: ignore[assignment]
+        self._output = process.stderr = _Output(ours)  # type: ignore[assignment]
         super().__init__(process)
 
     def press(self, keys: bytes) -> None:
@@ -72,6 +79,13 @@ class Part(Overheard):
             os.killpg(self.process.pid, signal.SIGINT)
         else:
             self.press(CTRL_C)
+
+    def close_terminal(self) -> None:
+        assert self._terminal is not None
+        self._terminal = None
+        self._output.stop()
+        self._reader.join(TIMEOUT_S)
+        self._output.close()
 
     def close_stdin(self) -> None:
         if self.process.stdin is not None:
@@ -96,7 +110,7 @@ class Part(Overheard):
             self.process.kill()
             self.process.wait()
         self._reader.join(TIMEOUT_S)
-        self.process.stderr.close()
+        self._output.close()
 
 
 class _Output:
@@ -105,14 +119,24 @@ class _Output:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._stopped, self._stopping = os.pipe()
+        self._open = [descriptor, self._stopped, self._stopping]
 
     def __iter__(self) -> Iterator[str]:
         with suppress(OSError):
-            while data := os.read(self._descriptor, 65536):
+            while self._stopped not in select.select([self._descriptor, self._stopped], [], [])[0]:
+                data = os.read(self._descriptor, 65536)
+                if not data:
+                    break
                 yield data.decode(errors="replace")
 
+    def stop(self) -> None:
+        """Ends the iteration, though the command may write more."""
+        os.write(self._stopping, b".")
+
     def close(self) -> None:
-        os.close(self._descriptor)
+        while self._open:
+            os.close(self._open.pop())
 
 
 class Scene:
@@ -213,7 +237,7 @@ class End:
     status: int
     # Does something before the end, or is the end where there is no signal. Gets the scene.
     act: Callable[[Scene], None] | None = None
-    # "SIGTERM", "Ctrl-C", or "" where the command ends without one.
+    # "SIGTERM", "Ctrl-C", "terminal closed", or "" where the command ends without one.
     signal: str = ""
     # A regular expression that its output has at the end.
     said: str = ""
@@ -262,6 +286,8 @@ def run(row: Row, end: End, folder: Path) -> float:
                 main.process.terminate()
             elif end.signal == "Ctrl-C":
                 main.interrupt()
+            elif end.signal == "terminal closed":
+                main.close_terminal()
             else:
                 assert end.act is not None
                 end.act(scene)

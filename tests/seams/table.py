@@ -27,6 +27,7 @@ EXAMPLES = APPS.parent.parent / "examples"
 TERM, KILL, INT = -signal.SIGTERM, -signal.SIGKILL, -signal.SIGINT
 # Of a verb that handles the signal, as a shell has it.
 TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
+HUNG_UP = 128 + signal.SIGHUP
 
 LISTENS = r"listening on (?:https?|unix)"
 RECORDS = "headway telemetry: showing at http"
@@ -73,10 +74,10 @@ def serve(scene: Scene, *options: str, app: str = "pages:hello", **variables: st
     scene.headway(*words, *options, ready=LISTENS, **variables)
 
 
-def recorder(scene: Scene, *options: str) -> str:
+def recorder(scene: Scene, *options: str, on_terminal: bool = False) -> str:
     """A recorder; the address of its socket."""
     words = ["--listen", "unix:telemetry.sock", "--http", "127.0.0.1:0", "--store", "store.sqlite"]
-    scene.headway("telemetry", *words, *options, ready=RECORDS)
+    scene.headway("telemetry", *words, *options, ready=RECORDS, on_terminal=on_terminal)
     return f"unix:{scene.folder / 'telemetry.sock'}"
 
 
@@ -160,6 +161,10 @@ def program_stops(said: str = "") -> tuple[End, End]:
         End("SIGTERM", TERM, signal="SIGTERM", said=said),
         End("Ctrl-C", INT, signal="Ctrl-C", said=said, has_traceback=True),
     )
+
+
+def terminal_closed(status: int = HUNG_UP) -> End:
+    return End("terminal closed", status, signal="terminal closed")
 
 
 def killed(name: str, leaves_folder: str = "") -> End:
@@ -354,6 +359,13 @@ def status_of_the_dead(scene: Scene) -> None:
     scene.headway("status", "unix:status", ready="")
 
 
+def top_at_socket(scene: Scene, *options: str) -> None:
+    words = ["top", *options, "unix:telemetry.sock"]
+    ready = "" if options else "A verdict needs"
+    scene.headway(*words, ready=ready, on_terminal=True, TERM="xterm-256color")
+    wait_until((scene.folder / "telemetry.sock").exists)
+
+
 def top_once(scene: Scene) -> None:
     recorder(scene)
     scene.headway("top", "--once", url_of_recorder(scene), ready="")
@@ -530,6 +542,13 @@ ROWS = (
     Row("headway.serve(app)", "serve", headway_serve, (*stops(), killed("the program"))),
     Row("telemetry", "telemetry", recorder, (*stops(), killed("the recorder")), files=STORE),
     Row(
+        "telemetry on a terminal",
+        "telemetry",
+        lambda scene: recorder(scene, on_terminal=True),
+        (terminal_closed(0),),
+        files=STORE,
+    ),
+    Row(
         "telemetry --otlp",
         "telemetry",
         telemetry_pushing,
@@ -550,10 +569,24 @@ ROWS = (
             end_itself(0, quit_top, LEFT_TERMINAL),
             End("SIGTERM", TERMINATED, signal="SIGTERM", said=LEFT_TERMINAL),
             End("Ctrl-C", 0, signal="Ctrl-C", said=LEFT_TERMINAL),
+            terminal_closed(),
             survives("the recorder", kill_partner, "Ctrl-C"),
         ),
         files=STORE,
         package="textual",
+    ),
+    Row(
+        "top unix:PATH",
+        "top",
+        top_at_socket,
+        (End("SIGTERM", TERMINATED, signal="SIGTERM", said=LEFT_TERMINAL), terminal_closed()),
+        package="textual",
+    ),
+    Row(
+        "top --once unix:PATH",
+        "top",
+        lambda scene: top_at_socket(scene, "--once", "--window", "300"),
+        (*verb_stops(), terminal_closed()),
     ),
     Row("top --once", "top", top_once, (end_itself(),), files=STORE),
     Row("status", "status", status, (end_itself(),)),

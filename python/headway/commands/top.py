@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headway.errors import CommandError
+from headway.experiments import signals
 from headway.extras import how_to_install
 from headway.options import Seconds, SocketPath, argument, refusal
 from headway.top import once, tables
@@ -39,7 +40,7 @@ exit status:
   0  done
   1  no recorder answered, or no process reported
   2  bad usage
-  143  after SIGTERM
+  130 after Ctrl-C with --once, 143 after SIGTERM, 129 after SIGHUP
 
 examples:
   headway top
@@ -101,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     if not arguments.once:
         check_terminal()
+    # From before the socket of `unix:PATH` exists, which has to be removed.
+    signals.watch()
     try:
         source = open_source(arguments)
     except NoAnswer as error:

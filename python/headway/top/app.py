@@ -206,9 +206,12 @@ class Top(App[int]):
                 yield Rows(f"{view.name}-{make.__name__}")
 
     def on_ready(self) -> None:
-        # So that the terminal is left as it was.
-        end = partial(self.exit, 128 + signal.SIGTERM)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+        # So that the terminal is left as it was, and the socket of `unix:PATH` is removed.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # As under `nohup`.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                end = partial(self.exit, 128 + number)
+                asyncio.get_running_loop().add_signal_handler(number, end)
         self._poller.start()
 
     def on_unmount(self) -> None:
