@@ -331,14 +331,14 @@ def tune_application(scene: Scene) -> None:
 
 def tune_program(scene: Scene) -> None:
     scene.at_end(remove_counters_of_killed)
-    scene.headway("tune", "run", "-c", BEGINS, ready="warm-up")
+    scene.headway("tune", "run", "-c", BEGINS, ready="warm-up", on_terminal=True)
     scene.wait_for_file("begun")
 
 
 def bench(scene: Scene) -> None:
     row = ["--policy", "stock", "--threads", "1", "--mode", "threads", "--switch-interval", "5ms"]
     words = ["bench", "echo", "--values", "3", "--seconds", "0.5", *row]
-    scene.headway(*words, ready="round 1")
+    scene.headway(*words, ready="round 1", on_terminal=True)
 
 
 def audit(scene: Scene) -> None:
@@ -628,6 +628,7 @@ ROWS = (
         tune_program,
         (
             *verb_stops("Undecided"),
+            terminal_closed(),
             End("SIGKILL of the program", 1, kill_child("time.sleep")),
             killed("the experiment"),
         ),
@@ -639,6 +640,7 @@ ROWS = (
         bench,
         (
             *verb_stops(),
+            terminal_closed(),
             End("SIGKILL of the program", 1, kill_child(".py")),
             killed("the experiment"),
         ),

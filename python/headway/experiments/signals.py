@@ -8,6 +8,8 @@ know what is measured.
 from __future__ import annotations
 
 import math
+import os
+import select
 import signal
 import threading
 import time
@@ -44,9 +46,24 @@ class Unwinding:
         if now_s - self._began_s < TWICE_S:
             return
         self._began_s = now_s
+        if number == signal.SIGHUP:
+            _lose_what_nobody_can_read()
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
+
+
+def _lose_what_nobody_can_read() -> None:
+    """Redirects stdout and stderr to /dev/null where they are a terminal that was closed: an error
+    of a write to it would take the place of the exception that ends the measurement."""
+    outputs = select.poll()
+    for descriptor in (1, 2):
+        outputs.register(descriptor, 0)
+    for descriptor, state in outputs.poll(0):
+        if state & (select.POLLHUP | select.POLLERR):
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, descriptor)
+            os.close(nothing)
 
 
 @contextmanager
