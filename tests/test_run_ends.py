@@ -79,6 +79,28 @@ def test_a_signal_at_its_default_reports_and_ends(
         assert {"MainThread", "hog-0", "hog-1", "hog-2"} <= names
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("is_full", [False, True], ids=["broken pipe", "full disk"])
+def test_a_stderr_that_cannot_be_written_does_not_keep_the_files(
+    tmp_path: Path, is_full: bool, number: signal.Signals
+) -> None:
+    if is_full:
+        theirs = os.open("/dev/full", os.O_WRONLY)
+    else:
+        ours, theirs = os.pipe()
+        os.close(ours)
+    out, trace = tmp_path / "out.json", tmp_path / "trace.json"
+    words = ["--json", out, "--trace", trace, "-c", WAITS_FOR_EVER["in sleep"]]
+    with start("run", *words, stderr=theirs) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(number)
+        assert process.wait(TIMEOUT_S) == -number
+    assert read_json(out)["threads"]
+    assert sorted(tmp_path.iterdir()) == [out, trace]
+
+
 def test_ctrl_c_reports_after_the_traceback(tmp_path: Path) -> None:
     # CPython notices a signal that arrives just before the system call when that returns.
     program = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.1)"

@@ -46,6 +46,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)
     parser.add_argument("--quiet", action="store_true", help=argparse.SUPPRESS)
+    # At the end of a program, whose files matter though nobody can read what is printed.
+    parser.add_argument("--files-first", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = terminal.draw(report, style)
     if profile_path:
         text += _write_profile(profile, report, profile_path, arguments, style)
-    _write(text.encode(encoding, "backslashreplace"), descriptor)
+    _write(text.encode(encoding, "backslashreplace"), descriptor, arguments)
     return 0
 
 
@@ -101,7 +103,7 @@ def _write_trace(
         raise
     except OSError as error:
         raise CommandError(f"--trace {arguments.trace!r}: {error.strerror}") from error
-    _write(f"{told}\n".encode("utf-8", "backslashreplace"), 2)
+    _write(f"{told}\n".encode("utf-8", "backslashreplace"), 2, arguments)
 
 
 def _write_profile(
@@ -126,17 +128,19 @@ def _write_profile(
         raise
     except OSError as error:
         raise CommandError(f"--profile {arguments.profile!r}: {error.strerror}") from error
-    _write(f"{written}\n".encode("utf-8", "backslashreplace"), 2)
+    _write(f"{written}\n".encode("utf-8", "backslashreplace"), 2, arguments)
     return "\n" + "\n".join(table.lines(table.tabulate(profile), style)) + "\n"
 
 
-def _write(data: bytes, descriptor: int) -> None:
+def _write(data: bytes, descriptor: int, arguments: argparse.Namespace) -> None:
     """Past Python's streams: what they could not write, they would try again at the end."""
     try:
         while data:
             data = data[os.write(descriptor, data) :]
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if arguments.files_first:
+            return
+        if isinstance(error, BrokenPipeError):
+            raise
         name = "stdout" if descriptor == 1 else "stderr"
         raise CommandError(f"{name} cannot be written: {error.strerror}") from error

@@ -472,7 +472,7 @@ def report_command(settings: Settings) -> list[str]:
         command.append(f"--name={settings.name}")
     if settings.quiet:
         command.append("--quiet")
-    return [*command, "-"]
+    return [*command, "--files-first", "-"]
 
 
 def report_ledger(main: Callable[[], int]) -> int:
