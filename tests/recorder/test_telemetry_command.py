@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launch import environment, headway, run_main, start
+from launch import HEADWAY, environment, execute, headway, run_main, start
 from test_recorder import wait_until
 from ticks import START, Bench, Clock, requests, send, tick
 
@@ -255,6 +255,17 @@ def test_what_cannot_be_is_told_in_one_line(options: list[str], message: str) ->
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("headway telemetry: ")
+
+
+def test_too_few_descriptors_are_told_in_one_line(tmp_path: Path) -> None:
+    words = [*HEADWAY, "telemetry", "--no-http", "--listen", f"unix:{tmp_path}/in.sock"]
+    words += ["--store", f"{tmp_path}/store.sqlite"]
+    done = execute(["sh", "-c", 'ulimit -n 11; exec "$@"', "sh", *words])
+    assert done.returncode == 1
+    assert done.stderr == (
+        "headway telemetry: Too many open files: ulimit -n, or the machine, allows no more\n"
+    )
+    assert not (tmp_path / "in.sock").exists()
 
 
 def test_a_store_of_a_later_version(tmp_path: Path) -> None:

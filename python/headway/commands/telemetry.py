@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import time
 from contextlib import ExitStack
 
@@ -201,15 +202,20 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def record(settings: Settings) -> int:
-    """Everything that the settings ask for, until a signal comes."""
-    # From the beginning, so that whatever was received by then is committed.
-    with ending() as wait, losing_what_nobody_reads(), ExitStack() as stack:
-        station = Station(settings, stack)
-        station.start()
-        if settings.http is None:
-            wait()
-        else:
-            station.serve(settings.http, wait)
+    """Everything that the settings ask for, until a signal comes. Raises `CommandError`."""
+    try:
+        # From the beginning, so that whatever was received by then is committed.
+        with ending() as wait, losing_what_nobody_reads(), ExitStack() as stack:
+            station = Station(settings, stack)
+            station.start()
+            if settings.http is None:
+                wait()
+            else:
+                station.serve(settings.http, wait)
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise CommandError(f"{error.strerror}: ulimit -n, or the machine, allows no more") from None
     return 0
 
 
