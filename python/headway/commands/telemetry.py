@@ -17,7 +17,6 @@ from headway.recorder.site.access import read_token
 from headway.recorder.store.recording import parse_moment, parse_recordings, take_away
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES
 from headway.server.settings import DEFAULT_DASHBOARD
-from headway.server.stderr import losing_what_nobody_reads
 
 DESCRIPTION = """\
 Receives the reports of processes, keeps their history in a SQLite database, and serves a dashboard,
@@ -205,7 +204,7 @@ def record(settings: Settings) -> int:
     """Everything that the settings ask for, until a signal comes. Raises `CommandError`."""
     try:
         # From the beginning, so that whatever was received by then is committed.
-        with ending() as wait, losing_what_nobody_reads(), ExitStack() as stack:
+        with ending() as wait, ExitStack() as stack:
             station = Station(settings, stack)
             station.start()
             if settings.http is None:
