@@ -27,6 +27,10 @@ from process_tree import Watched, children, descendants, described, state
 LIMIT_S = 5 * float(os.environ.get("HEADWAY_TEST_SLOWNESS", "1"))
 # pytest sets the variable for each phase of a test, and pytest-timeout the signal's handler.
 VARIABLE, ALARM = "PYTEST_CURRENT_TEST", signal.SIGALRM
+# Files that other programs leave: browsers, Valkey, Dask, Jupyter, a pytest within a test.
+FOREIGN_FILES = re.compile(
+    r"dconf|\.org\.chromium.*|playwright.*|valkey-\w+|dask-scratch-space|tmp\w+_kernels|pytest-of-\w+"
+)
 SIGNALS = sorted(signal.valid_signals() - {ALARM})
 
 
@@ -48,7 +52,9 @@ def found(before: Snapshot, folders: tuple[Path, ...]) -> Iterator[str]:
     such files, so that the next test does not have them."""
     yield from left_by_fixtures(before, folders)
     for tid in _until_none(lambda: _threads() - before.threads):
-        yield f"thread {tid} ({_name_of_thread(tid)})"
+        # Playwright's event loop keeps its executor.
+        if not (name := _name_of_thread(tid)).startswith("asyncio_"):
+            yield f"thread {tid} ({name})"
     if _descriptors() - before.descriptors:
         gc.collect()
         for number, target in sorted(_until_none(lambda: _descriptors() - before.descriptors)):
@@ -138,7 +144,12 @@ def _descriptors() -> set[tuple[str, str]]:
 
 
 def _files(folders: tuple[Path, ...]) -> set[str]:
-    return {entry.path for folder in folders for entry in os.scandir(folder)}
+    return {
+        entry.path
+        for folder in folders
+        for entry in os.scandir(folder)
+        if not FOREIGN_FILES.fullmatch(entry.name)
+    }
 
 
 def _settings() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,9 @@ def end(pid_file: Path) -> None:
     os.kill(pid, signal.SIGTERM)
     end_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end_s:
+        # Its parent is gone, so that it may be this process that waits for it.
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
         try:
             os.kill(pid, 0)
         except ProcessLookupError:

@@ -186,6 +186,7 @@ def test_only_that_part_sets_the_wake_up_descriptor() -> None:
 
 
 @pytest.mark.slow("starts 24 servers")
+@pytest.mark.serial
 @pytest.mark.parametrize("command", ["serve", "dashboard", "telemetry"])
 def test_a_second_signal_while_the_process_ends_is_not_its_exit_status(
     tmp_path: Path, command: str
@@ -198,12 +199,19 @@ def test_a_second_signal_while_the_process_ends_is_not_its_exit_status(
     if command == "dashboard":
         words += ["--dashboard", "--dashboard-http", site[1], "--dashboard-store", store]
     ends = set()
-    for delay_ms in range(4, 100, 4):
+    for delay_ms in range(2, 50, 2):
         server = Overheard(start(*words, stdout=subprocess.DEVNULL))
+        is_one = False
         try:
             server.wait_for("listening on" if command == "serve" else "showing at")
+            began_s = time.monotonic()
             server.process.terminate()
             time.sleep(delay_ms / 1000)
+            server.process.send_signal(signal.SIGTERM)
+            # Of a machine that was busy for longer nothing is known.
+            is_one = time.monotonic() - began_s < 0.06
         finally:
-            ends.add(server.end(signal.SIGTERM))
+            status = server.end(None, kills=not is_one)
+        if is_one:
+            ends.add(status)
     assert ends == {0}
