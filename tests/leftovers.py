@@ -27,9 +27,10 @@ from process_tree import Watched, children, descendants, described, state
 LIMIT_S = 5 * float(os.environ.get("HEADWAY_TEST_SLOWNESS", "1"))
 # pytest sets the variable for each phase of a test, and pytest-timeout the signal's handler.
 VARIABLE, ALARM = "PYTEST_CURRENT_TEST", signal.SIGALRM
-# Files that other programs leave: browsers, Valkey, Dask, Jupyter, a pytest within a test.
+# Files that other programs leave: browsers, Valkey, Dask, Jupyter, a pytest within a test, and the
+# example shop, if a signal ends its import.
 FOREIGN_FILES = re.compile(
-    r"dconf|\.org\.chromium.*|playwright.*|valkey-\w+|dask-scratch-space|tmp\w+_kernels|pytest-of-\w+"
+    r"dconf|shop-\w+|\.org\.chromium.*|playwright.*|valkey-\w+|dask-scratch-space|tmp\w+_kernels|pytest-of-\w+"
 )
 SIGNALS = sorted(signal.valid_signals() - {ALARM})
 
