@@ -108,7 +108,7 @@ class Station:
         serve_while(wait, site, group, lambda where: tell(f"showing at {where}"), "--http")
 
 
-# What `stderr` counts while nobody reads is of one thread.
+# `stderr` counts lost texts without a lock, and several threads of the recorder write.
 _telling = threading.Lock()
 
 

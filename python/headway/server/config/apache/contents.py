@@ -20,7 +20,7 @@ from headway.server.config.apache.hosts import SCOPED, Host
 from headway.server.config.apache.interpreters import CHILDREN, Interpreters
 from headway.server.config.apache.reading import CONDITIONS, read_file
 from headway.server.config.apache.sections import CONDITION, SCOPES, Scoped
-from headway.server.config.apache.syntax import Directive, places
+from headway.server.config.apache.syntax import Directive, list_by_name
 from headway.server.config.apache.telemetry import TELEMETRY
 from headway.server.config.files import ConfigurationFiles
 
@@ -123,7 +123,10 @@ def _sort(
 ) -> None:
     for directive in directives:
         key, scoped = directive.key, Scoped(directive, sections)
-        scopes, is_lack = scoped.scopes, any(each.text.startswith("!") for each in sections)
+        scopes, is_lack = (
+            scoped.scopes,
+            any(each.key == CONDITION and each.text.startswith("!") for each in sections),
+        )
         if "${" in directive.text and (directive.children is not None or _is_followed(key)):
             raise directive.refuse(
                 directive.text,
@@ -174,10 +177,7 @@ def _is_followed(key: str) -> bool:
 
 
 def _named(sections: list[Directive]) -> str:
-    by_name: dict[str, list[Directive]] = {}
-    for section in sections:
-        by_name.setdefault(f"<{section.name} {section.text}>", []).append(section)
-    return ", ".join(f"{name} ({places(each)})" for name, each in by_name.items())
+    return list_by_name((f"<{each.name} {each.text}>", each) for each in sections)
 
 
 def _may_be_skipped(block: Directive) -> bool:

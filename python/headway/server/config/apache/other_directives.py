@@ -18,14 +18,14 @@ REFUSED = {
     "wsgidispatchscript": "WSGIScriptAlias with process-group=",
     "wsgihandlerscript": "WSGIScriptAlias for each script",
 }
+HANDLERS = ("addhandler", "sethandler")
 _BEFORE = "access control in the application, or in a proxy before it"
 INSTEAD = {
     "wsgiaccessscript": _BEFORE,
     "wsgiauthuserscript": _BEFORE,
     "wsgiauthgroupscript": _BEFORE,
     "remoteipheader": "WSGITrustedProxies and WSGITrustedProxyHeaders",
-    "addhandler": "WSGIScriptAlias for each script",
-    "sethandler": "WSGIScriptAlias for each script",
+    **dict.fromkeys(HANDLERS, "WSGIScriptAlias for each script"),
 }
 
 

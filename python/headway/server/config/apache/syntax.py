@@ -10,7 +10,7 @@ rules: see docs/design/configuration.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import CommandError
@@ -158,6 +158,14 @@ def _close(stack: list[Directive], file: str, line: int, content: str) -> None:
         allowed = f"</{expected}>, for line {stack[-1].line}" if expected else "no section is open"
         raise CommandError(f"{file}:{line}: found {content}; allowed: {allowed}", exit_code=2)
     stack.pop()
+
+
+def list_by_name(named: Iterable[tuple[str, Directive]]) -> str:
+    """Directives with what names them, and the places of those that have the same name."""
+    by_name: dict[str, list[Directive]] = {}
+    for name, directive in named:
+        by_name.setdefault(name, []).append(directive)
+    return ", ".join(f"{name} ({places(each)})" for name, each in by_name.items())
 
 
 def places(directives: Sequence[Directive]) -> str:

@@ -18,7 +18,7 @@ from headway.server.config.apache.body_limit import read_body_limit
 from headway.server.config.apache.contents import Contents
 from headway.server.config.apache.groups import Group
 from headway.server.config.apache.hosts import Alias, Host
-from headway.server.config.apache.other_directives import INSTEAD
+from headway.server.config.apache.other_directives import HANDLERS, INSTEAD
 from headway.server.config.apache.sections import (
     Coverage,
     Scoped,
@@ -29,7 +29,7 @@ from headway.server.config.apache.sections import (
     merge_order,
     normalized,
 )
-from headway.server.config.apache.syntax import Directive, places, split_words
+from headway.server.config.apache.syntax import Directive, list_by_name, split_words
 from headway.server.config.configuration import cut
 
 FLAG = "--accept-unenforced"
@@ -59,11 +59,6 @@ def check_unenforced(
     other one, and for a name of `accepted` without a directive."""
     found = list(_find(contents, groups))
     wanted = {name: list(split_words(name.strip("<>"))) for name in accepted}
-    used = {
-        name
-        for name, words in wanted.items()
-        if any(_is_named(each.scoped, words) for each in found)
-    }
     left = [
         each
         for each in found
@@ -71,7 +66,9 @@ def check_unenforced(
     ]
     if left:
         raise _refuse(left)
-    for name in wanted.keys() - used:
+    for name, words in wanted.items():
+        if any(_is_named(each.scoped, words) for each in found):
+            continue
         known = ", ".join(dict.fromkeys(_suggested(each.scoped) for each in found))
         raise CommandError(
             f"{FLAG}: found {name!r}; allowed: what {contents.path} has and headway serve does not "
@@ -103,6 +100,8 @@ def _refuse(left: list[Unenforced]) -> CommandError:
     names = dict.fromkeys(_suggested(each.scoped) for each in left)
     flags = " ".join(f"{FLAG} {name}" for name in names)
     instead = INSTEAD.get(directive.key, "a file without it")
+    if directive.key in HANDLERS and directive.words[:1] != ["wsgi-script"]:
+        instead = "a file without it"
     return directive.refuse(what, f"{instead}; or, where a proxy enforces it, {flags}")
 
 
@@ -116,13 +115,14 @@ def _suggested(scoped: Scoped) -> str:
 
 
 def _listed(found: list[Unenforced]) -> str:
-    by_name: dict[str, list[Directive]] = {}
-    for scoped, _ in found:
-        name = scoped.directive.shown
-        if scoped.scopes:
-            name += f" in <{scoped.scopes[-1].name} {scoped.scopes[-1].text}>"
-        by_name.setdefault(name, []).append(scoped.directive)
-    return ", ".join(f"{name} ({places(each)})" for name, each in by_name.items())
+    return list_by_name((_name_of(each.scoped), each.scoped.directive) for each in found)
+
+
+def _name_of(scoped: Scoped) -> str:
+    name = scoped.directive.shown
+    if scoped.scopes:
+        name += f" in <{scoped.scopes[-1].name} {scoped.scopes[-1].text}>"
+    return name
 
 
 def _find(contents: Contents, groups: list[Group]) -> Iterator[Unenforced]:
