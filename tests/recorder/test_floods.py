@@ -289,4 +289,4 @@ def test_two_containers_beside_the_recorder(tmp_path: Path, container: tuple[str
     finally:
         # unshare ends the recorder with itself.
         recorder.process.kill()
-        recorder.stop()
+        recorder.end(None, kills=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import answers
 import pytest
-from launch import run_main
+from launch import TIMEOUT_S, run_main
 
 from headway.errors import CommandError
 from headway.top.source import NoAnswer, Recorder
@@ -154,3 +156,30 @@ def test_json_is_the_answer_and_ascii() -> None:
     assert json.loads(ended.stdout) == answers.now(answers.EVIL)
     assert ended.stdout.isascii()
     assert ended.stdout.strip().isprintable()
+
+
+# The signal comes when the socket is bound, and the command cannot know it yet.
+HANGS_UP = """
+import signal, sys
+from headway.cli import main
+from headway.recorder.receiver import Recorder
+start = Recorder.start
+def start_and_signal(self):
+    start(self)
+    signal.raise_signal(signal.SIGHUP)
+Recorder.start = start_and_signal
+sys.exit(main(["top", "--once", sys.argv[1]]))
+"""
+
+
+def test_a_signal_while_the_socket_is_made_leaves_no_socket(tmp_path: Path) -> None:
+    path = tmp_path / "telemetry.sock"
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS_UP, f"unix:{path}"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (129, "", "")
+    assert not path.exists()

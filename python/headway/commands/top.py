@@ -102,14 +102,14 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     if not arguments.once:
         check_terminal()
-    # From before the socket of `unix:PATH` exists, which has to be removed.
     signals.watch()
+    source: Source | None = None
     try:
-        source = open_source(arguments)
-    except NoAnswer as error:
-        raise CommandError(str(error)) from error
-    try:
+        # The socket of `unix:PATH` has to be removed whenever a signal comes.
+        with signals.held():
+            source = open_source(arguments)
         if arguments.once:
+            source.wait(arguments.window)
             return show_once(source, arguments)
         from headway.top.app import Top
 
@@ -126,7 +126,9 @@ def run(arguments: argparse.Namespace) -> int:
     except NoAnswer as error:
         raise CommandError(str(error)) from error
     finally:
-        source.close()
+        if source is not None:
+            with signals.held():
+                source.close()
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -154,14 +156,7 @@ def open_source(arguments: argparse.Namespace) -> Source:
             path = SocketPath().parse(arguments.source)
         except ValueError:
             raise CommandError(refusal(repr(arguments.source), SocketPath()), 2) from None
-        listening = SocketSource(path)
-        if arguments.once:
-            try:
-                listening.wait(arguments.window)
-            except BaseException:
-                listening.close()
-                raise
-        return listening
+        return SocketSource(path)
     return Recorder(arguments.source, token_of(arguments.token_file))
 
 

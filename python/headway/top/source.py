@@ -36,6 +36,10 @@ class Source(Protocol):
 
     def ask(self, path: str, query: Query = ()) -> Answer: ...
 
+    def wait(self, seconds: float) -> None:
+        """Waits until it has figures of this time. Raises `NoAnswer`."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -115,6 +119,9 @@ class Recorder:
                 f"{self.name} is no recorder of Headway: its answer is not a JSON object"
             )
         return answer
+
+    def wait(self, seconds: float) -> None:
+        """Does nothing: the recorder has figures of the past."""
 
     def close(self) -> None:
         """Does nothing: each question has a connection of its own."""
