@@ -12,7 +12,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -281,19 +280,7 @@ def serve_for_service_manager(scene: Scene) -> None:
 
 
 def headway_serve(scene: Scene) -> None:
-    scene.python("-c", SERVES, ready="", PYTHONPATH=str(APPS))
-    # It says nothing when it listens: its socket does.
-    wait_until(lambda: _listens(scene.main.process.pid))
-
-
-def _listens(pid: int) -> bool:
-    inodes = set()
-    with suppress(FileNotFoundError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(FileNotFoundError):
-                inodes.add(os.readlink(f"/proc/{pid}/fd/{name}")[8:-1])
-    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    return any(line.split()[3] == "0A" and line.split()[9] in inodes for line in lines)
+    scene.python("-c", SERVES, ready="listening on http", PYTHONPATH=str(APPS))
 
 
 def telemetry_pushing(scene: Scene) -> None:
