@@ -21,6 +21,7 @@ from urllib.request import urlopen
 import launch
 import pytest
 from launch import run_main
+from process_tree import open_files
 from served import APPS, MODE, TIMEOUT_S, Served
 from simulated import Machine, Simulation
 from supervised import Held, is_alive, wait_until_refused
@@ -404,9 +405,9 @@ def test_programs_of_the_application_do_not_inherit_the_way_to_it(tmp_path: Path
     with start(tmp_path) as server:
         site_of(server)
         folder = str(private_socket(server).parent)
-        worker = Path("/proc") / server.get("/pid").body.decode()
-        (fd,) = [each.name for each in (worker / "fd").iterdir() if os.readlink(each) == folder]
-        flags = re.search(r"flags:\s*([0-7]+)", (worker / "fdinfo" / fd).read_text())
+        worker = int(server.get("/pid").body)
+        (fd,) = [each for each, path in open_files(worker).items() if path == folder]
+        flags = re.search(r"flags:\s*([0-7]+)", Path(f"/proc/{worker}/fdinfo/{fd}").read_text())
         assert flags is not None
         assert int(flags[1], 8) & os.O_CLOEXEC
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from supervised import Held, Load, Supervised
 
 from headway.errors import CommandError
 from headway.json_shape import find_problem
-from headway.tune.connection import Connection, find_address
+from headway.tune.connection import Connection, _listening, find_address
 from headway.tune.document import TuneDocument
 from headway.tune.setting import Setting
 
@@ -199,6 +202,29 @@ def test_interpreters_with_own_gils_keep_their_setting(tmp_path: Path, address: 
         assert done.returncode == 2
         assert "process group main has interpreters with GILs of their own" in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_server_that_opens_and_closes_files_is_found(tmp_path: Path) -> None:
+    path = str(tmp_path / "listens")
+    is_over = threading.Event()
+
+    def open_and_close() -> None:
+        while not is_over.is_set():
+            with ExitStack() as files:
+                for _ in range(50):
+                    files.enter_context(open(os.devnull))
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        busy = threading.Thread(target=open_and_close)
+        busy.start()
+        try:
+            for _ in range(50):
+                assert path in _listening(os.getpid())
+        finally:
+            is_over.set()
+            busy.join()
 
 
 def test_the_pid_file_names_the_server(tmp_path: Path, address: str) -> None:

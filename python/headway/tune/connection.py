@@ -182,10 +182,14 @@ def _listening(pid: int) -> list[str]:
     """The paths of UNIX sockets on which a process listens."""
     folder = Path(f"/proc/{pid}")
     try:
-        targets = {os.readlink(each) for each in (folder / "fd").iterdir()}
+        descriptors = list((folder / "fd").iterdir())
         lines = (folder / "net" / "unix").read_text().splitlines()[1:]
     except OSError as error:
         raise CommandError(f"pid {pid}: {reason_of(error)}; is the server running?") from None
+    targets = set()
+    for each in descriptors:
+        with suppress(FileNotFoundError):  # the process has closed it meanwhile
+            targets.add(os.readlink(each))
     rows = [line.split(maxsplit=7) for line in lines]
     return [
         row[7]
