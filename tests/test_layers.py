@@ -62,14 +62,15 @@ GUESTS = {
 # The crates that each crate may depend on, in any kind of dependency, as a pattern for the name.
 # Crates from outside that speak Python (pyo3...) are for the upper three alone.
 RUST_DEPENDENCIES = {
-    "headway-native": r"headway-(server|python|reporter|telemetry|refcounts|gil|measure)|"
+    "headway-native": r"headway-(server|python|reporter|telemetry|threads|refcounts|gil|measure)|"
     r"headway-simulation|pyo3-.*|libc|serde_json|toml",
-    "headway-server": r"headway-(python|reporter|telemetry|gil|measure)|(?!headway-).*",
+    "headway-server": r"headway-(python|reporter|telemetry|threads|gil|measure)|(?!headway-).*",
     "headway-python": r"pyo3-.*",
-    "headway-reporter": r"headway-(telemetry|gil|measure)|(?!headway-|pyo3|python).*",
+    "headway-reporter": r"headway-(telemetry|threads|gil|measure)|(?!headway-|pyo3|python).*",
     "headway-telemetry": r"headway-measure|(?!headway-|pyo3|python|libc$).*",
     "headway-refcounts": r"(?!headway-|pyo3|python|libc$).*",
     "headway-gil": r"headway-(measure|sched)|(?!headway-|pyo3|python).*",
+    "headway-threads": r"(?!headway-|pyo3|python).*",
     "headway-measure": r"(?!headway-|pyo3|python).*",
     "headway-simulation": r"headway-sched|(?!headway-|pyo3|python|libc$).*",
     "headway-sched": r"(?!headway-|pyo3|python|libc$).*",

@@ -4,6 +4,7 @@ use crate::interpreters::{gil_enabled, interpreters_and_ids};
 use headway_gil::{Host, ThreadStates};
 use headway_python::attached::Attached;
 use headway_python::thread_state::ThreadState;
+use headway_threads::internal_thread;
 use pyo3_ffi::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -89,7 +90,7 @@ fn contend() -> bool {
     let interpreter = unsafe { PyInterpreterState_Get() } as usize;
     let created = Arc::new(Barrier::new(2));
     let may_take = Arc::clone(&created);
-    let probe = std::thread::Builder::new().stack_size(256 * 1024).spawn(move || {
+    let probe = internal_thread::spawn("headway-probe", move || {
         // SAFETY: the caller's interpreter, which lives while the caller waits for this thread.
         let state = unsafe { ThreadState::new(interpreter as *mut PyInterpreterState) };
         created.wait();

@@ -7,7 +7,7 @@ use headway_python::convert::{ToPython, arguments, dict, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
-use headway_reporter::internal_thread;
+use headway_threads::internal_thread;
 use pyo3_ffi::PyThreadState_Get;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -62,7 +62,6 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
 /// The sampler's thread, while there is one, and its process: a forked child has no such thread.
 /// Written by the functions below.
 static SAMPLER: Mutex<Option<(u32, JoinHandle<()>)>> = Mutex::new(None);
-const SAMPLER_STACK_BYTES: usize = 256 * 1024;
 
 fn start_sampler() {
     if !headway_gil::profile_knows_holders() {
@@ -73,8 +72,7 @@ fn start_sampler() {
     if thread.as_ref().is_none_or(|(of, _)| *of != pid) {
         sampler::begin();
         // Without a thread, stacks are read at drops alone.
-        let started =
-            internal_thread::spawn("headway-stacks", Some(SAMPLER_STACK_BYTES), sampler::run);
+        let started = internal_thread::spawn("headway-stacks", sampler::run);
         // The handle of a parent's thread must not be dropped either: that would detach it.
         std::mem::forget(std::mem::replace(&mut *thread, started.ok().map(|it| (pid, it))));
     }

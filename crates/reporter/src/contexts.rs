@@ -1,7 +1,7 @@
 //! The work that threads do, as numbers that a thread can note where it may not allocate
 //! (`headway_gil::set_context_of_this_thread`). Servers note endpoints.
 
-use crate::lock::Lock;
+use headway_threads::lock::Lock;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -8,11 +8,11 @@
 use super::datagram_sender::DatagramSender;
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
-use crate::lock::Lock;
 use headway_measure::Histogram;
 use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
+use headway_threads::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};

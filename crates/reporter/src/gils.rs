@@ -6,11 +6,11 @@
 
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
-use crate::lock::Lock;
 use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_row};
 use headway_measure::Histogram;
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
+use headway_threads::lock::Lock;
 use std::collections::{HashMap, HashSet};
 use std::sync::MutexGuard;
 

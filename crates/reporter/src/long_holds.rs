@@ -11,11 +11,11 @@ use super::datagram_sender::DatagramSender;
 use super::gils;
 use super::source::{Source, Tick};
 use super::stacks;
-use crate::lock::Lock;
 use headway_gil::Hold;
 use headway_measure::clock::{now_ns, wall_of_ns};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
+use headway_threads::lock::Lock;
 use std::time::Duration;
 
 /// The length from which a hold is reported.

@@ -10,19 +10,17 @@
 
 use super::datagram_sender::{DatagramSender, TargetError};
 use super::identity::Identity;
-use super::internal_thread;
 use super::source::{RequestCounts, Source, Tick};
 use super::waker::{Waker, Woken};
-use crate::lock::Lock;
 use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
+use headway_threads::internal_thread;
+use headway_threads::lock::Lock;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-const STACK_BYTES: usize = 256 * 1024;
 
 pub struct Settings {
     /// The receiver's socket.
@@ -172,14 +170,12 @@ impl Reporter {
     fn begin(&self, thread: &mut Thread) -> std::io::Result<()> {
         if thread.handle.is_none() && !self.shared.encoder.lock().has_ended {
             let shared = Arc::clone(&self.shared);
-            thread.handle =
-                Some(internal_thread::spawn("headway-report", Some(STACK_BYTES), move || {
-                    if internal_thread::survive("the report of sources", || shared.run()).is_none()
-                    {
-                        // The end of the process is still reported.
-                        shared.sources.lock().clear();
-                    }
-                })?);
+            thread.handle = Some(internal_thread::spawn("headway-report", move || {
+                if internal_thread::survive("the report of sources", || shared.run()).is_none() {
+                    // The end of the process is still reported.
+                    shared.sources.lock().clear();
+                }
+            })?);
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::cgroup::{Cgroups, Throttling};
 use super::source::{Source, Tick};
-use crate::lock::Lock;
 use headway_telemetry::id;
+use headway_threads::lock::Lock;
 use rustix::thread::sched_getaffinity;
 
 pub struct Resources {

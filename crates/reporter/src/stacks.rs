@@ -10,8 +10,8 @@
 //! may request a stack, and one request at a time is served.
 
 use crate::calls::labels_of;
-use crate::lock::Lock;
 use headway_measure::clock::now_ns;
+use headway_threads::lock::Lock;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;

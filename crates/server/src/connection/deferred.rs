@@ -14,7 +14,7 @@ use crate::connection::table::Queued;
 use crate::net::socket::{self, Transfer};
 use crate::net::tls::TlsSession;
 use crate::stats::RequestRecord;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -11,7 +11,7 @@ use crate::connection::write::close_sending;
 use crate::net::epoll::Epoll;
 use crate::net::socket;
 use crate::stats::ServerStats;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};

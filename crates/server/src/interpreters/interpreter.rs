@@ -14,7 +14,7 @@ use crate::request::RequestContext;
 use crate::wsgi::adapter::Adapter;
 use headway_python::attached::Attached;
 use headway_python::interpreter::{SubInterpreter, run_exit_handlers};
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};

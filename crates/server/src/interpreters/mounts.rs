@@ -12,7 +12,7 @@ use crate::request::{Application, RequestContext};
 use crate::wsgi::path::{Target, decode_path};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Duration;

@@ -9,9 +9,9 @@ use crate::pool::{Pool, PoolSettings};
 use crate::stats::{PathTables, ServerStats};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
-use headway_reporter::internal_thread;
-use headway_reporter::lock::Lock;
 use headway_reporter::stacks;
+use headway_threads::internal_thread;
+use headway_threads::lock::Lock;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -30,7 +30,7 @@ impl Server {
         note_journal();
         let pool = Arc::new(Pool::new(groups, settings)?);
         let monitored = Arc::clone(&pool);
-        let monitor = internal_thread::spawn("headway-monitor", None, move || monitored.monitor())?;
+        let monitor = internal_thread::spawn("headway-monitor", move || monitored.monitor())?;
         Ok(Self { pool, monitor: Lock::new(Some(monitor)) })
     }
 

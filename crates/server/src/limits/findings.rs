@@ -8,9 +8,9 @@ use crate::limits::control::{Control, Reason};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
 use crate::limits::stderr::log_to_stderr;
-use headway_reporter::internal_thread;
-use headway_reporter::lock::Lock;
 use headway_reporter::stacks::{self, Missing, Stack};
+use headway_threads::internal_thread;
+use headway_threads::lock::Lock;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Findings {
         let found = Arc::new(Lock::new(found));
         let (control, interruptions) = (Arc::clone(&self.control), Arc::clone(&self.interruptions));
         let shared = Arc::clone(&found);
-        let spawned = internal_thread::spawn("headway-stacks", None, move || {
+        let spawned = internal_thread::spawn("headway-stacks", move || {
             report_all(&shared, &control, &interruptions, with_stack);
         });
         match spawned {

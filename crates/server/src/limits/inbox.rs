@@ -1,7 +1,7 @@
 //! A queue of tasks for one Python thread, which waits for them without the GIL. Threads that must
 //! not run the tasks themselves push them.
 
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, PoisonError};
 use std::time::{Duration, Instant};

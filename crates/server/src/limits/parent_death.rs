@@ -8,7 +8,7 @@
 
 use crate::limits::stderr::Seconds;
 use crate::limits::stderr::log_to_stderr;
-use headway_reporter::internal_thread;
+use headway_threads::internal_thread;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl ParentDeathWatchdog {
     /// Ends the process after `timeout_ns`, whatever the server does meanwhile. If the system
     /// cannot create a thread, the next call tries again.
     pub fn end_process_in(&self, timeout_ns: u64) {
-        let spawned = internal_thread::spawn("headway-orphan", None, move || {
+        let spawned = internal_thread::spawn("headway-orphan", move || {
             std::thread::sleep(Duration::from_nanos(timeout_ns));
             log_to_stderr(&format!(
                 "did not end within {} s after its supervisor had gone, and is cut off",

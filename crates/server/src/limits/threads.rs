@@ -1,7 +1,7 @@
 //! The worker threads of a pool.
 
 use crate::limits::WorkerStatus;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::{Arc, MutexGuard};
 
 /// One entry per worker thread, from its start to its end. Threads lock the list to copy from it,

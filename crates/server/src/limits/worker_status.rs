@@ -4,7 +4,7 @@
 use crate::limits::in_flight::InFlightRequest;
 use crate::stats::endpoints::endpoint_of;
 use headway_measure::clock::now_ns;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 

@@ -18,7 +18,7 @@ use crate::pool::accept_balancing::AcceptBalancing;
 use crate::pool::eviction::Eviction;
 use crate::pool::scheduler::Scheduler;
 use headway_measure::clock::now_ns;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,7 +1,7 @@
 //! The worker threads of a pool, and the list of those that are parked.
 
 use crate::pool::scheduling::is_progressing;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::Thread;

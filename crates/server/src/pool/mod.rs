@@ -47,7 +47,7 @@ use crate::request::Application;
 use crate::stats::recorder::Recorder;
 use crate::stats::{AccessLog, PathTables, ServerStats};
 use headway_measure::clock::now_ns;
-use headway_reporter::internal_thread;
+use headway_threads::internal_thread;
 use std::sync::Arc;
 #[cfg(test)]
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -3,7 +3,7 @@
 //! It owns them. Locked for a few instructions.
 
 use crate::connection::table::Queued;
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::collections::VecDeque;
 
 /// A connection, and since when it waits for a thread.

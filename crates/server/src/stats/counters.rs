@@ -9,7 +9,7 @@ use crate::stats::request_counters::RequestCounters;
 use crate::stats::routes::Routes;
 use crate::stats::worker_times::WorkerTimes;
 use crate::stats::{PathTables, RequestRecord};
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

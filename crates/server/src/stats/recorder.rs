@@ -5,7 +5,7 @@ use crate::stats::contexts::Contexts;
 use crate::stats::cpu_charges::CpuCharges;
 use crate::stats::date_cache::DateCache;
 use crate::stats::{RequestRecord, ServerStats, WorkerCounters, WorkerTimes};
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use std::sync::Arc;
 
 pub struct Recorder {

@@ -11,11 +11,11 @@ use crate::stats::paths::{Entry, RowKind};
 use crate::stats::routes::Route;
 use crate::stats::worker_times::Reading;
 use headway_measure::Histogram;
-use headway_reporter::lock::Lock;
 use headway_reporter::mod_wsgi_buckets;
 use headway_reporter::{Bounds, RequestCounts, Source, Tick};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
+use headway_threads::lock::Lock;
 use std::sync::{Arc, MutexGuard};
 
 /// The maximum number of thread slots that mod_wsgi reports.

@@ -1,6 +1,6 @@
 //! Routes as numbers, so that a record can contain one without an allocation.
 
-use headway_reporter::lock::Lock;
+use headway_threads::lock::Lock;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, MutexGuard};
 

@@ -1,35 +1,32 @@
-//! Threads of Headway in a user's program. A panic ends its thread's work, not the program.
+//! Threads of Headway in a user's program. No signal to the process reaches them, their stacks are
+//! small, and a panic ends its thread's work, not the program.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 
+/// The stack of each thread. None of them runs Python code.
+const STACK_BYTES: usize = 256 * 1024;
+
 /// Panics that `survive` caught. Written by the threads that panic, read by any; relaxed: a count.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Starts a thread whose panics are caught and which no signal to the process reaches. `name` is
-/// the kernel's name of the thread, of up to 15 bytes.
+/// Starts a thread. `name` is the kernel's name of the thread, of up to 15 bytes.
 pub fn spawn(
     name: &'static str,
-    stack_bytes: Option<usize>,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let builder = Builder::new().name(name.into());
-    let builder = match stack_bytes {
-        Some(bytes) => builder.stack_size(bytes),
-        None => builder,
-    };
     let _blocked = SignalsBlocked::begin();
-    builder.spawn(move || {
+    Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(move || {
         survive(name, work);
     })
 }
 
 /// Blocks signals in threads that are started during its life. Signals to the process must reach
-/// Python's threads, whose system calls they interrupt.
+/// the program's threads: a handler interrupts their system calls, and a signal that they block is
+/// read by signalfd or sigwait.
 struct SignalsBlocked(libc::sigset_t);
-
 impl SignalsBlocked {
     fn begin() -> Self {
         // SAFETY: all zero bytes are a valid set; both sets are live.
@@ -73,7 +70,7 @@ mod tests {
     #[test]
     fn a_panic_is_counted_and_ends_only_its_thread() {
         let before = panics();
-        let thread = spawn("headway-test", None, || panic!("on purpose")).unwrap();
+        let thread = spawn("headway-test", || panic!("on purpose")).unwrap();
         assert!(thread.join().is_ok());
         assert!(panics() > before);
         assert_eq!(survive("headway-test", || 7), Some(7));
