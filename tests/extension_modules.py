@@ -68,6 +68,25 @@ PyMODEXPORT_FUNC PyModExport_exported(void) { return slots; }
 """
 )
 
+ENDS_THREADS = (
+    START
+    + """
+#include <pthread.h>
+static PyObject *with_gil(PyObject *module, PyObject *unused) { pthread_exit(NULL); }
+static PyObject *without_gil(PyObject *module, PyObject *unused) {
+    PyEval_SaveThread();
+    pthread_exit(NULL);
+}
+static PyMethodDef ends_threads_functions[] = {
+    {"with_gil", with_gil, METH_NOARGS}, {"without_gil", without_gil, METH_NOARGS}, {NULL}
+};
+static struct PyModuleDef ends_threads_definition = {
+    PyModuleDef_HEAD_INIT, "ends_threads", 0, 0, ends_threads_functions
+};
+PyMODINIT_FUNC PyInit_ends_threads(void) { return PyModule_Create(&ends_threads_definition); }
+"""
+)
+
 
 def _slot(name: str, value: str) -> str:
     """Left out where this CPython has no such slot, as careful modules do."""
@@ -91,6 +110,7 @@ if (!PyDict_GetItemString(PyEval_GetBuiltins(), "the_application")) {
 MODULES = {
     "single_static": SINGLE_PHASE.format(name="single_static", size=-1),
     "single_sized": SINGLE_PHASE.format(name="single_sized", size=0),
+    "ends_threads": ENDS_THREADS,
     "without_slots": WITHOUT_SLOTS.format(name="without_slots"),
     **{
         name: MULTI_PHASE.format(name=name, slots=slots, body=body)

@@ -34,7 +34,7 @@ def environment(**changes: str) -> dict[str, str]:
     kept = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("HEADWAY", "PYTHON", "COLUMNS", "NO_COLOR"))
+        if not key.startswith(("HEADWAY", "PYTHON", "COLUMNS", "NO_COLOR", "RUST_BACKTRACE"))
     }
     return {**kept, "PYTHONIOENCODING": "utf-8", **changes}
 

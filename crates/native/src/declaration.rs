@@ -3,11 +3,11 @@
 //! gives no warning either.
 
 use headway_python::attached::Attached;
+use headway_python::c_api::*;
 use headway_python::convert::{ToPython, arguments};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
-use pyo3_ffi::*;
 
 /// Constants of `moduleobject.h` since 3.13; `pyo3_ffi` has them for some versions only.
 const SLOT_OF_GIL: i32 = 4;

@@ -6,7 +6,7 @@
 
 use headway_gil::{Frame, Layout, LineFormat};
 use headway_python::attached::Attached;
-use pyo3_ffi::*;
+use headway_python::c_api::*;
 use std::ffi::{c_char, c_int};
 
 /// The layout of this CPython; `None` if it is not known.

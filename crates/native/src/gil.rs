@@ -8,11 +8,11 @@ use crate::interpreters::{all_interpreters, match_interpreters, note_main_interp
 use crate::report::{process_dict, trace_dict};
 use headway_gil::{Location, PolicyName, Refusal};
 use headway_python::attached::Attached;
+use headway_python::c_api::PyInterpreterState_GetID;
 use headway_python::convert::{FromPython, ToPython, arguments, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
-use pyo3_ffi::PyInterpreterState_GetID;
 use std::ffi::CStr;
 
 pub static FUNCTIONS: Methods<16> = Methods::new([

@@ -3,9 +3,9 @@
 use crate::interpreters::{gil_enabled, interpreters_and_ids};
 use headway_gil::{Host, ThreadStates};
 use headway_python::attached::Attached;
+use headway_python::c_api::*;
 use headway_python::thread_state::ThreadState;
 use headway_threads::internal_thread;
-use pyo3_ffi::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};

@@ -1,10 +1,10 @@
 //! The interpreters of the process, for the meter.
 
 use headway_python::attached::Attached;
+use headway_python::c_api::*;
 use headway_python::convert::FromPython;
 use headway_python::exception::clear_raised;
 use headway_python::object::{Object, Raised};
-use pyo3_ffi::*;
 
 pub fn all_interpreters(_: Attached) -> impl Iterator<Item = *mut PyInterpreterState> {
     // SAFETY: a thread state is attached. CPython's own `list_all` walks the list this way.

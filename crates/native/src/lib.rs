@@ -13,17 +13,19 @@
 //! - [`server`]: the WSGI server.
 //! - [`simulation`]: GILs in virtual time.
 //! - [`declaration`], [`process`], [`toml_text`]: extension modules, prctl(2), configuration files.
+//! - [`internal_errors`]: panics, counted.
 //! - [`refcounts`]: the cost of reference counting.
 
+use headway_python::c_api::PyObject;
 use headway_python::module::{Definition, Slots, add_functions};
 use headway_python::object::{Object, PyResult};
-use pyo3_ffi::PyObject;
 
 mod declaration;
 mod frame_layout;
 mod gc_watch;
 mod gil;
 mod host;
+mod internal_errors;
 mod interpreters;
 mod last_report;
 mod process;
@@ -49,6 +51,7 @@ fn execute(module: &Object) -> PyResult<()> {
     add_functions(module, &declaration::FUNCTIONS)?;
     add_functions(module, &gc_watch::FUNCTIONS)?;
     add_functions(module, &gil::FUNCTIONS)?;
+    add_functions(module, &internal_errors::FUNCTIONS)?;
     add_functions(module, &last_report::FUNCTIONS)?;
     add_functions(module, &process::FUNCTIONS)?;
     add_functions(module, &profile::FUNCTIONS)?;

@@ -3,12 +3,12 @@
 use crate::frame_layout;
 use headway_gil::{Charge, Frame, GilSums, NotBegun, Profile, Refusal, sampler};
 use headway_python::attached::Attached;
+use headway_python::c_api::PyThreadState_Get;
 use headway_python::convert::{ToPython, arguments, dict, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
 use headway_threads::internal_thread;
-use pyo3_ffi::PyThreadState_Get;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;

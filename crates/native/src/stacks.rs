@@ -61,7 +61,7 @@ fn read<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> 
 #[cfg(not(Py_3_12))]
 mod help {
     use super::*;
-    use pyo3_ffi::PyGILState_GetThisThreadState;
+    use headway_python::c_api::PyGILState_GetThisThreadState;
     use std::ffi::c_void;
     use std::ptr;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -115,7 +115,7 @@ mod help {
 #[cfg(all(Py_3_12, not(Py_3_14)))]
 mod help {
     use super::*;
-    use pyo3_ffi::*;
+    use headway_python::c_api::*;
     use std::ffi::c_void;
     use std::mem::size_of;
 

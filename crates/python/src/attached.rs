@@ -1,6 +1,6 @@
 //! The token of an attached thread.
 
-use pyo3_ffi::*;
+use crate::c_api::*;
 use std::marker::PhantomData;
 
 /// Proves that the calling thread has a thread state attached for the time `'py`: it holds the GIL

@@ -1,8 +1,9 @@
 //! Capsules: Rust values that Python keeps.
 
 use crate::attached::Attached;
+use crate::c_api::*;
 use crate::object::{Object, PyResult, Raised};
-use pyo3_ffi::*;
+use crate::panics::barrier_without_exception;
 use std::ffi::CStr;
 
 /// A value that a capsule can hold. Python may use it from several threads.
@@ -35,8 +36,8 @@ pub fn value<'a, T: InCapsule>(capsule: &'a Object) -> PyResult<&'a T> {
 
 unsafe extern "C" fn destroy<T: InCapsule>(capsule: *mut PyObject) {
     // SAFETY: CPython calls it once, attached, with a capsule that `new` made.
-    unsafe {
+    barrier_without_exception(|| unsafe {
         let pointer = PyCapsule_GetPointer(capsule, T::NAME.as_ptr());
         drop(Box::from_raw(pointer.cast::<T>()));
-    }
+    });
 }

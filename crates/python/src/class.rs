@@ -1,8 +1,9 @@
 //! Types whose instances hold Rust data.
 
 use crate::attached::Attached;
+use crate::c_api::*;
 use crate::object::{Object, PyResult};
-use pyo3_ffi::*;
+use crate::panics::barrier_without_exception;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
@@ -69,11 +70,11 @@ pub unsafe fn data<'a, T>(instance: &'a Object) -> &'a T {
 /// CPython calls it once, when the last reference is gone.
 pub unsafe extern "C" fn deallocate(object: *mut PyObject) {
     // SAFETY: the caller's.
-    unsafe {
+    barrier_without_exception(|| unsafe {
         let class = Py_TYPE(object);
         if let Some(free) = (*class).tp_free {
             free(object.cast());
         }
         Py_DECREF(class.cast());
-    }
+    });
 }

@@ -1,9 +1,9 @@
 //! Arguments and results: Rust values of Python objects, and the other way round.
 
 use crate::attached::Attached;
+use crate::c_api::*;
 use crate::exception::{Exception, clear_raised};
 use crate::object::{Object, PyResult, Raised};
-use pyo3_ffi::*;
 use std::ffi::CStr;
 
 /// A value that an object can be read as. TypeError for objects of another type, OverflowError for

@@ -1,8 +1,8 @@
 //! Exceptions: raising, taking, clearing.
 
 use crate::attached::Attached;
+use crate::c_api::*;
 use crate::object::{Object, Raised};
-use pyo3_ffi::*;
 use std::ptr;
 
 /// Built-in exception classes.
@@ -17,6 +17,7 @@ pub enum Exception {
     OSError,
     OverflowError,
     RuntimeError,
+    SystemError,
     TimeoutError,
     TypeError,
     ValueError,
@@ -36,6 +37,7 @@ impl Exception {
                 Self::OSError => PyExc_OSError,
                 Self::OverflowError => PyExc_OverflowError,
                 Self::RuntimeError => PyExc_RuntimeError,
+                Self::SystemError => PyExc_SystemError,
                 Self::TimeoutError => PyExc_TimeoutError,
                 Self::TypeError => PyExc_TypeError,
                 Self::ValueError => PyExc_ValueError,

@@ -1,11 +1,12 @@
 //! Functions and slots that CPython calls, written as safe Rust functions.
 //!
 //! Each is a zero-sized function item, so that a wrapper with CPython's signature can be made for
-//! it at compile time. The wrapper makes the token.
+//! it at compile time. The wrapper makes the token, and lets no panic pass.
 
 use crate::attached::Attached;
-use crate::object::{Object, PyResult};
-use pyo3_ffi::*;
+use crate::c_api::*;
+use crate::object::{Object, PyResult, Raised};
+use crate::panics::barrier;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
 
@@ -37,7 +38,8 @@ impl<const N: usize> Methods<N> {
     pub fn bind<'py>(&'static self, this: &Object<'py>) -> PyResult<Object<'py>> {
         // SAFETY: the definition is static, and the table has an entry before `END`.
         unsafe {
-            let function = PyCFunction_NewEx(self.as_ptr(), this.as_ptr(), ptr::null_mut());
+            let (module, class) = (ptr::null_mut(), ptr::null_mut());
+            let function = PyCMethod_New(self.as_ptr(), this.as_ptr(), module, class);
             Object::from_new(this.py(), function)
         }
     }
@@ -80,9 +82,10 @@ where
     {
         // SAFETY: CPython calls attached, with `count` arguments that live until this returns.
         unsafe {
-            let py = Attached::assume();
-            let arguments = Object::borrow_array(py, arguments, count);
-            to_pointer(instance::<F>()(py, arguments))
+            barrier(ptr::null_mut(), |py| {
+                let arguments = Object::borrow_array(py, arguments, count);
+                to_pointer(instance::<F>()(py, arguments))
+            })
         }
     }
     forget(call);
@@ -105,9 +108,10 @@ where
         // SAFETY: CPython calls attached, with an object and `count` arguments that live until this
         // returns.
         unsafe {
-            let py = Attached::assume();
-            let arguments = Object::borrow_array(py, arguments, count);
-            to_pointer(instance::<F>()(Object::borrow(py, &this), arguments))
+            barrier(ptr::null_mut(), |py| {
+                let arguments = Object::borrow_array(py, arguments, count);
+                to_pointer(instance::<F>()(Object::borrow(py, &this), arguments))
+            })
         }
     }
     forget(call);
@@ -134,8 +138,10 @@ where
     {
         // SAFETY: CPython calls attached, with two objects that live until this returns.
         unsafe {
-            let py = Attached::assume();
-            to_pointer(instance::<F>()(Object::borrow(py, &this), Object::borrow(py, &argument)))
+            barrier(ptr::null_mut(), |py| {
+                let argument = Object::borrow(py, &argument);
+                to_pointer(instance::<F>()(Object::borrow(py, &this), argument))
+            })
         }
     }
     forget(call);
@@ -152,7 +158,9 @@ where
         F: for<'py> Fn(&Object<'py>) -> PyResult<Object<'py>> + Copy,
     {
         // SAFETY: CPython calls attached, with an object that lives until this returns.
-        unsafe { to_pointer(instance::<F>()(Object::borrow(Attached::assume(), &this))) }
+        unsafe {
+            barrier(ptr::null_mut(), |py| to_pointer(instance::<F>()(Object::borrow(py, &this))))
+        }
     }
     forget(call);
     plain(name, enter::<F>, METH_NOARGS, doc)
@@ -183,8 +191,10 @@ where
     {
         // SAFETY: CPython calls attached, with an object that lives until this returns.
         unsafe {
-            let result = instance::<F>()(Object::borrow(Attached::assume(), &this));
-            result.ok().flatten().map_or(ptr::null_mut(), Object::into_ptr)
+            barrier(ptr::null_mut(), |py| {
+                let result = instance::<F>()(Object::borrow(py, &this));
+                result.ok().flatten().map_or(ptr::null_mut(), Object::into_ptr)
+            })
         }
     }
     forget(call);
@@ -201,8 +211,12 @@ where
         F: for<'py> Fn(&Object<'py>) -> PyResult<()> + Copy,
     {
         // SAFETY: CPython calls attached, with a module that lives until this returns.
-        let result = unsafe { instance::<F>()(Object::borrow(Attached::assume(), &module)) };
-        if result.is_ok() { 0 } else { -1 }
+        unsafe {
+            barrier(-1, |py| match instance::<F>()(Object::borrow(py, &module)) {
+                Ok(()) => 0,
+                Err(Raised) => -1,
+            })
+        }
     }
     forget(call);
     enter::<F>

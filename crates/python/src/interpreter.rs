@@ -1,12 +1,13 @@
 //! Sub-interpreters: making, entering and ending them.
 
 use crate::attached::Attached;
+use crate::c_api::*;
 use crate::exception::{clear_raised, write_unraisable};
 use crate::object::{Object, PyResult};
 use crate::thread_state::ThreadState;
-use pyo3_ffi::*;
 #[cfg(Py_3_12)]
 use std::ffi::CStr;
+use std::mem::ManuallyDrop;
 #[cfg(Py_3_12)]
 use std::ptr;
 
@@ -79,21 +80,27 @@ impl SubInterpreter {
         py: Attached,
         prepare: impl for<'sub> FnOnce(Attached<'sub>) -> Result<(), E> + Send,
     ) -> Result<(), E> {
-        let caller = ThreadState::current(py);
-        // SAFETY: the caller's; both thread states are this thread's, and one is attached at a
-        // time.
+        /// Attaches the caller's thread state again, also when `prepare` panics.
+        struct Attach(ThreadState);
+        impl Drop for Attach {
+            fn drop(&mut self) {
+                // SAFETY: both thread states are this thread's; one is attached at a time.
+                unsafe {
+                    PyEval_SaveThread();
+                    PyEval_RestoreThread(self.0.as_ptr());
+                }
+            }
+        }
+        let caller = Attach(ThreadState::current(py));
+        // SAFETY: the caller's; as for `Attach`.
         unsafe {
             PyEval_SaveThread();
             PyEval_RestoreThread(self.first.as_ptr());
-            let prepared = prepare(Attached::assume());
-            if prepared.is_err() {
-                PyEval_SaveThread();
-                PyEval_RestoreThread(caller.as_ptr());
-            } else {
-                Py_EndInterpreter(self.first.as_ptr());
-                PyThreadState_Swap(caller.as_ptr());
-            }
-            prepared
+            prepare(Attached::assume())?;
+            let Attach(caller) = &*ManuallyDrop::new(caller);
+            Py_EndInterpreter(self.first.as_ptr());
+            PyThreadState_Swap(caller.as_ptr());
+            Ok(())
         }
     }
 }
@@ -180,11 +187,6 @@ unsafe fn count_thread_states(interpreter: *mut PyInterpreterState) -> usize {
 #[cfg(Py_GIL_DISABLED)]
 unsafe fn count_thread_states(interpreter: *mut PyInterpreterState) -> usize {
     use std::ffi::{c_int, c_void};
-    type Visitor = unsafe extern "C" fn(*mut PyObject, *mut c_void) -> c_int;
-    unsafe extern "C" {
-        // From CPython 3.12 on (Include/cpython/objimpl.h); pyo3-ffi does not declare it.
-        fn PyUnstable_GC_VisitObjects(visitor: Visitor, argument: *mut c_void);
-    }
     struct Visit {
         interpreter: *mut PyInterpreterState,
         states: usize,

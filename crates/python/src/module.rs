@@ -1,8 +1,9 @@
 //! The definition of an extension module (PEP 489).
 
+use crate::c_api::*;
 use crate::function::{Methods, execution};
 use crate::object::{Object, PyResult, Raised};
-use pyo3_ffi::*;
+use crate::panics::report_in_one_line;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -61,6 +62,7 @@ impl Definition {
     /// # Safety
     /// A thread state is attached.
     pub unsafe fn initialize(&'static self) -> *mut PyObject {
+        report_in_one_line();
         // SAFETY: the definition is static and valid; CPython owns its `m_base`.
         unsafe { PyModuleDef_Init(self.0.get()) }
     }

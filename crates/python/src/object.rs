@@ -1,7 +1,7 @@
 //! References to Python objects.
 
 use crate::attached::Attached;
-use pyo3_ffi::*;
+use crate::c_api::*;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -330,7 +330,7 @@ impl<'py> Object<'py> {
         // SAFETY: live objects; CPython checks that the first is a dict. The value is a new
         // reference, or null.
         unsafe {
-            match compat::PyDict_GetItemRef(self.as_ptr(), key.as_ptr(), &mut value) {
+            match PyDict_GetItemRef(self.as_ptr(), key.as_ptr(), &mut value) {
                 0 => Ok(None),
                 _ => Self::from_new(self.py, value).map(Some),
             }
@@ -398,7 +398,7 @@ impl<'py> Object<'py> {
     pub fn list_item(&self, index: usize) -> PyResult<Self> {
         // SAFETY: a live object; CPython checks that it is a list. A new reference, or null.
         unsafe {
-            let item = compat::PyList_GetItemRef(self.as_ptr(), index as Py_ssize_t);
+            let item = PyList_GetItemRef(self.as_ptr(), index as Py_ssize_t);
             Self::from_new(self.py, item)
         }
     }

@@ -1,8 +1,8 @@
 //! References that are kept while no thread state is attached.
 
 use crate::attached::Attached;
+use crate::c_api::*;
 use crate::object::{Object, PyResult};
-use pyo3_ffi::*;
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,7 +61,7 @@ impl Drop for Stored {
 fn attached_interpreter() -> Option<i64> {
     // SAFETY: reads the thread's current state. Where there is one, its interpreter is alive.
     unsafe {
-        let state = compat::PyThreadState_GetUnchecked();
+        let state = PyThreadState_GetUnchecked();
         (!state.is_null()).then(|| PyInterpreterState_GetID(PyThreadState_GetInterpreter(state)))
     }
 }

@@ -1,7 +1,7 @@
 //! Thread states: what a thread is attached to an interpreter with.
 
 use crate::attached::Attached;
-use pyo3_ffi::*;
+use crate::c_api::*;
 use std::ptr::NonNull;
 
 /// A thread state. Only the thread that it belongs to attaches it.
@@ -68,12 +68,23 @@ impl ThreadState {
     /// # Safety
     /// As for `attach`; the thread state was made by `new`.
     pub unsafe fn delete_after<T>(self, act: impl for<'py> FnOnce(Attached<'py>) -> T) -> T {
-        // SAFETY: the caller's; nothing uses the token after `act`.
+        /// Also deletes it when `act` panics.
+        struct Delete(ThreadState);
+        impl Drop for Delete {
+            fn drop(&mut self) {
+                // SAFETY: attached below; `act` leaves it so, as any function that Python calls.
+                unsafe {
+                    PyThreadState_Clear(self.0.as_ptr());
+                    PyThreadState_DeleteCurrent();
+                }
+            }
+        }
+        // SAFETY: the caller's. The token is valid until `delete` is dropped.
         unsafe {
             PyEval_RestoreThread(self.as_ptr());
+            let delete = Delete(self);
             let result = act(Attached::assume());
-            PyThreadState_Clear(self.as_ptr());
-            PyThreadState_DeleteCurrent();
+            drop(delete);
             result
         }
     }

@@ -1,15 +1,17 @@
 //! References in an interpreter that this program holds.
 
 use headway_python::attached::Attached;
+use headway_python::c_api::{self, Py_InitializeEx, Py_REFCNT, PyEval_SaveThread};
 use headway_python::capsule::{self, InCapsule};
 use headway_python::convert::{arguments, dict, tuple};
 use headway_python::exception::{Exception, take_raised_as_text};
 use headway_python::function::{END, Methods, function};
 use headway_python::interpreter::SubInterpreter;
 use headway_python::object::{Object, PyResult};
+use headway_python::panics;
 use headway_python::stored::{Stored, leaked_references};
-use pyo3_ffi::{Py_InitializeEx, Py_REFCNT, PyEval_SaveThread};
 use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::Once;
 
@@ -26,7 +28,7 @@ fn attached(test: impl for<'py> FnOnce(Attached<'py>)) {
             Py_InitializeEx(0);
             PyEval_SaveThread();
         });
-        let interpreter = pyo3_ffi::PyInterpreterState_Main();
+        let interpreter = c_api::PyInterpreterState_Main();
         let state = headway_python::thread_state::ThreadState::new(interpreter).unwrap();
         state.delete_after(test);
     }
@@ -144,5 +146,87 @@ fn a_capsule_owns_its_value() {
         assert_eq!(std::sync::Arc::strong_count(&shared), 1);
         assert!(capsule::value::<Kept>(&Object::none(py)).is_err());
         take_raised_as_text(py);
+    });
+}
+
+struct PanicsWhenDropped;
+
+// SAFETY: no other type has this name.
+unsafe impl InCapsule for PanicsWhenDropped {
+    const NAME: &'static CStr = c"panics when dropped";
+}
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_panic_in_the_destructor_of_a_capsule_leaves_the_exception_that_is_set() {
+    attached(|py| {
+        let caught = panics::caught();
+        let capsule = capsule::new(py, PanicsWhenDropped).unwrap();
+        Exception::ValueError.raise(py, "on its way");
+        drop(capsule);
+        assert_eq!(panics::caught(), caught + 1);
+        assert_eq!(take_raised_as_text(py), "ValueError: on its way");
+    });
+}
+
+#[test]
+fn a_panic_in_a_function_replaces_the_exception_that_is_set() {
+    static FUNCTIONS: Methods<2> = Methods::new([
+        function(
+            c"panic",
+            |py, _| {
+                Exception::ValueError.raise(py, "on its way");
+                panic!("on purpose")
+            },
+            c"",
+        ),
+        END,
+    ]);
+    attached(|py| {
+        let none = Object::none(py);
+        assert!(FUNCTIONS.bind(&none).unwrap().call([]).is_err());
+        let text = take_raised_as_text(py);
+        let expected = "SystemError: internal error of Headway, the program goes on: on purpose";
+        assert!(text.starts_with(expected), "{text}");
+    });
+}
+
+#[test]
+fn a_panic_in_a_new_thread_state_deletes_the_state() {
+    attached(|py| {
+        let interpreter = SubInterpreter::create(py, false).unwrap();
+        // SAFETY: the interpreter is alive, and this thread has none of its states attached.
+        unsafe {
+            let state = interpreter.new_thread_state().unwrap();
+            let panicked = py.detach(|| {
+                catch_unwind(AssertUnwindSafe(|| state.delete_after(|_| panic!("on purpose"))))
+                    .is_err()
+            });
+            assert!(panicked);
+            assert_eq!(interpreter.enter(py, |py| interpreter.count_thread_states(py)), 1);
+            assert_eq!(interpreter.end::<()>(py, |_| Ok(())), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn a_panic_before_the_end_of_an_interpreter_leaves_the_interpreter_and_the_caller() {
+    attached(|py| {
+        let caller = py.interpreter_id();
+        let interpreter = SubInterpreter::create(py, false).unwrap();
+        // SAFETY: this thread made the interpreter, which is alive until the last `end`.
+        unsafe {
+            let end = || interpreter.end::<()>(py, |_| panic!("on purpose"));
+            assert!(catch_unwind(AssertUnwindSafe(end)).is_err());
+            assert_eq!(py.interpreter_id(), caller);
+            assert_ne!(interpreter.enter(py, |py| py.interpreter_id()), caller);
+            assert_eq!(interpreter.end::<()>(py, |_| Ok(())), Ok(()));
+        }
+        assert_eq!(py.interpreter_id(), caller);
     });
 }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// The function that runs first in a sub-interpreter.
 const ENTRY: (&CStr, &CStr) = (c"headway.server.worker.sub_interpreter", c"enter");
+/// More than a process can have on Linux by default. Bounds an allocation.
+const MAX_THREADS: usize = 32_768;
 
 pub static FUNCTIONS: Methods<5> = Methods::new([
     function(
@@ -73,8 +75,13 @@ fn of_caller<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'
 }
 
 fn create<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (own_gil, threads): (bool, i32) = arguments(py, "interpreter_create", given)?;
-    let created = Interpreter::create(py, own_gil, threads.max(0) as usize);
+    let (own_gil, threads): (bool, i64) = arguments(py, "interpreter_create", given)?;
+    let Some(threads) = usize::try_from(threads).ok().filter(|threads| *threads <= MAX_THREADS)
+    else {
+        let message = format!("threads: found {threads}; there may be 0 to {MAX_THREADS}");
+        return Err(Exception::ValueError.raise(py, &message));
+    };
+    let created = Interpreter::create(py, own_gil, threads);
     to_capsule(py, created.map_err(|reason| Exception::RuntimeError.raise(py, &reason))?)
 }
 

@@ -7,13 +7,14 @@
 
 use crate::net::sendfile::FileBody;
 use headway_python::attached::Attached;
+use headway_python::c_api::*;
 use headway_python::class::{self, Instance};
 use headway_python::convert::ToPython;
 use headway_python::exception::{Exception, clear_raised};
 use headway_python::function::{END, Methods, method_of_none, self_of_builtin, unary};
 use headway_python::object::{Object, PyResult, Raised};
+use headway_python::panics::{barrier, barrier_without_exception};
 use headway_python::stored::Stored;
-use pyo3_ffi::*;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -168,29 +169,31 @@ unsafe extern "C" fn new(
     arguments: *mut PyObject,
     keywords: *mut PyObject,
 ) -> *mut PyObject {
-    let mut names: [*const c_char; 3] = [c"filelike".as_ptr(), c"blksize".as_ptr(), ptr::null()];
+    let names: [*const c_char; 3] = [c"filelike".as_ptr(), c"blksize".as_ptr(), ptr::null()];
     let mut filelike = ptr::null_mut();
     let mut block_bytes = DEFAULT_BLOCK_BYTES;
-    // SAFETY: CPython calls with the type above and live arguments; the format matches the places
-    // that follow the names.
+    // SAFETY: CPython calls attached, with the type above and live arguments; the format matches
+    // the places that follow the names.
     unsafe {
-        let parsed = PyArg_ParseTupleAndKeywords(
-            arguments,
-            keywords,
-            c"O|n:FileWrapper".as_ptr(),
-            names.as_mut_ptr().cast(),
-            &raw mut filelike,
-            &raw mut block_bytes,
-        );
-        if parsed == 0 {
-            return ptr::null_mut();
-        }
-        let object = PyType_GenericAlloc(class, 0);
-        if !object.is_null() {
-            Py_INCREF(filelike);
-            (*object.cast::<Instance<Wrapper>>()).data = Wrapper { filelike, block_bytes };
-        }
-        object
+        barrier(ptr::null_mut(), |_| {
+            let parsed = PyArg_ParseTupleAndKeywords(
+                arguments,
+                keywords,
+                c"O|n:FileWrapper".as_ptr(),
+                names.as_ptr(),
+                &raw mut filelike,
+                &raw mut block_bytes,
+            );
+            if parsed == 0 {
+                return ptr::null_mut();
+            }
+            let object = PyType_GenericAlloc(class, 0);
+            if !object.is_null() {
+                Py_INCREF(filelike);
+                (*object.cast::<Instance<Wrapper>>()).data = Wrapper { filelike, block_bytes };
+            }
+            object
+        })
     }
 }
 
@@ -203,6 +206,7 @@ unsafe extern "C" fn deallocate(object: *mut PyObject) {
     }
 }
 
+/// Calls nothing that panics or runs Python code.
 unsafe extern "C" fn traverse(
     object: *mut PyObject,
     visit: visitproc,
@@ -226,11 +230,11 @@ unsafe extern "C" fn traverse(
 unsafe extern "C" fn clear(object: *mut PyObject) -> c_int {
     // SAFETY: CPython calls with an instance. The reference is the instance's own, and forgotten
     // before it is dropped.
-    unsafe {
+    barrier_without_exception(|| unsafe {
         let filelike = &mut (*object.cast::<Instance<Wrapper>>()).data.filelike;
         Py_XDECREF(std::mem::replace(filelike, ptr::null_mut()));
-        0
-    }
+    });
+    0
 }
 
 /// The wrapped file.

@@ -5,12 +5,14 @@ use crate::request::{Broken, RequestContext};
 use crate::wsgi::detach::detach;
 use crate::wsgi::handle::{Borrowed, Lent, borrow};
 use headway_python::attached::Attached;
+use headway_python::c_api::{
+    Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_tp_iter, Py_tp_iternext, Py_tp_methods,
+};
 use headway_python::class;
 use headway_python::convert::size;
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, method, unary};
 use headway_python::object::{Object, PyResult, Raised};
-use pyo3_ffi::{Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_tp_iter, Py_tp_iternext, Py_tp_methods};
 
 /// The most bytes for which a `read` allocates memory before they have arrived.
 const MAX_PLACED_BYTES: usize = 1 << 20;

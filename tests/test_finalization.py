@@ -1,0 +1,100 @@
+"""CPython ends daemon threads as it finalizes, up to 3.13.7 by `pthread_exit`, which unwinds their
+stacks. Where a thread is inside Headway, the process must end as it would without Headway."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from extension_modules import MISSING, build
+from launch import PROGRAMS, environment, python
+
+from headway import _native
+
+pytestmark = pytest.mark.free_threading
+
+PROGRAM = PROGRAMS / "daemons_in_native.py"
+# They neither release the GIL nor run Python code.
+OTHERS = {
+    *("declares_no_gil", "gil_begin_trace", "gil_installed", "gil_interpreters"),
+    *("gil_match_interpreters", "gil_name_gil", "gil_name_thread", "gil_policies"),
+    *("gil_read_ledger", "gil_read_ledger_trace", "gil_run", "gil_set_switch_interval"),
+    *(
+        "gil_uninstall",
+        "internal_error",
+        "internal_errors",
+        "kept_open",
+        "parse_toml",
+        "process_adopt_orphans",
+    ),
+    *("process_end_with_parent", "process_is_secure", "process_set_name", "profile_begin"),
+    *("profile_is_on", "profile_read_ledger", "profile_report", "refcount_kinds"),
+    *("report_after_exec", "report_on_signals", "report_sources", "server_admit"),
+    *("server_begin_block", "server_block", "server_end_block", "server_read_tls"),
+    *("server_requests", "stacks_open", "stacks_register", "telemetry_add_holders"),
+    *("telemetry_encode", "telemetry_holder_names", "telemetry_parse", "telemetry_read"),
+    *("telemetry_receive", "telemetry_record", "telemetry_waker"),
+}
+# CPython 3.13.0 itself crashes in one exit of forty in which a daemon thread creates interpreters.
+CRASH_IN_CPYTHON = {"interpreter_create", "interpreter_enter", "interpreter_end"}
+
+
+def called() -> list[str]:
+    for node in ast.parse(PROGRAM.read_text()).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CALLS":
+            assert isinstance(node.value, ast.Dict)
+            return [ast.literal_eval(key) for key in node.value.keys if key is not None]
+    raise AssertionError("no CALLS")
+
+
+def test_each_function_is_called_or_cannot_lose_the_gil() -> None:
+    functions = {name for name in dir(_native) if callable(getattr(_native, name))}
+    functions = {name for name in functions if not name.startswith("_")}
+    assert functions - OTHERS - CRASH_IN_CPYTHON == set(called())
+
+
+def test_a_daemon_thread_inside_any_function_does_not_abort_the_exit() -> None:
+    names = called()
+    result = subprocess.run(
+        [sys.executable, str(PROGRAM), *names],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == dict.fromkeys(names, os.EX_OK), result.stderr
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+@pytest.mark.parametrize("end", ["with_gil", "without_gil"])
+def test_a_thread_that_the_program_ends_below_a_call_does_not_end_the_program(
+    end: str, tmp_path: Path
+) -> None:
+    build(tmp_path, ["ends_threads"])
+    code = f"""
+import sys, threading, time
+sys.path.insert(0, {str(tmp_path)!r})
+import ends_threads
+from headway import _native
+
+class Ends:
+    def __len__(self):
+        return 1
+    def __getitem__(self, index):
+        ended.set()
+        ends_threads.{end}()
+
+ended = threading.Event()
+threading.Thread(target=_native.telemetry_merge, args=(Ends(),), daemon=True).start()
+assert ended.wait(30)
+time.sleep(0.1)
+print("the program goes on")
+"""
+    result = python("-W", "ignore", "-c", code)
+    assert (result.returncode, result.stdout) == (0, "the program goes on\n"), result.stderr
