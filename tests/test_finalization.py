@@ -58,11 +58,12 @@ def test_each_function_is_called_or_cannot_lose_the_gil() -> None:
     assert functions - OTHERS - CRASH_IN_CPYTHON == set(called())
 
 
-def test_a_daemon_thread_inside_any_function_does_not_abort_the_exit() -> None:
+def test_a_daemon_thread_inside_any_function_does_not_abort_the_exit(tmp_path: Path) -> None:
     names = called()
     result = subprocess.run(
         [sys.executable, str(PROGRAM), *names],
-        env=environment(),
+        # A thread that ends while it makes a temporary folder leaves it.
+        env=environment(TMPDIR=str(tmp_path)),
         capture_output=True,
         text=True,
         timeout=100,
