@@ -61,7 +61,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "application",
         metavar="APP",
-        help="module:callable, or the path of a script file with an application in it",
+        help="module:callable, module:factory(), or the path of a script file with an application "
+        "in it",
     )
     parser.add_argument(
         "--app-dir", metavar="DIR", help="look for APP here instead of in the current directory"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from headway.address import Address
 from headway.errors import CommandError
+from headway.server.application_name import parse_object_name
 from headway.server.config.application_group_options import OF_SUB_INTERPRETERS
 from headway.server.config.options import Option
 
@@ -121,9 +122,8 @@ def absolute_application(application: str, folder: str) -> str:
 
 
 def is_object(application: str) -> bool:
-    """Whether the application is `module:callable` and not a script file."""
-    module, colon, _ = application.partition(":")
-    return bool(colon) and "/" not in module
+    """Whether the application is an object of a module and not a script file."""
+    return parse_object_name(application) is not None
 
 
 def absolute_address(address: Address, folder: str) -> Address:

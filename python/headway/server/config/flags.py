@@ -33,7 +33,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar=APP.kind.metavar,
         nargs="?",
         type=_argument(APP),
-        help="module:callable, the attribute dotted if need be, or a script file such as shop.wsgi",
+        help="module:callable, the attribute dotted if need be, module:factory('argument') with "
+        "literal arguments, or a script file such as shop.wsgi",
     )
     for title, options in SECTIONS.items():
         section = parser.add_argument_group(title)

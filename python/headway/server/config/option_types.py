@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from headway.options import Kind, expect
+from headway.server.application_name import parse_object_name
 
 
 class Text(Kind):
@@ -121,12 +122,10 @@ class AccessLog(Kind):
 
 
 def parse_application(text: str) -> str:
-    """Checks `module:callable`, whose attribute may be dotted, or the path of a script file."""
-    module, colon, attributes = text.partition(":")
-    is_script = "/" in text or text.endswith((".wsgi", ".py"))
-    # No part of the module's name is empty, so it is not a relative name.
-    is_object = all(module.split(".")) and all(map(str.isidentifier, attributes.split(".")))
-    if "\0" in text or not (is_script or (colon and is_object)):
+    """Checks `module:callable`, whose attribute may be dotted, `module:factory()`, or the path of a
+    script file."""
+    is_script = "\0" not in text and ("/" in text or text.endswith((".wsgi", ".py")))
+    if not is_script and parse_object_name(text) is None:
         raise ValueError
     return text
 

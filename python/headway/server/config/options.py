@@ -95,7 +95,8 @@ NO_APPLICATION_GROUP = ApplicationGroup()
 
 _APPLICATION = Checked(
     "APP",
-    "module:callable, such as shop.wsgi:application, or a script file, such as /srv/shop.wsgi",
+    "module:callable, such as shop.wsgi:application, module:factory(), or a script file, such as "
+    "/srv/shop.wsgi",
     parse_application,
 )
 _BIND = ListenAddress(inherited=True)

@@ -1,5 +1,5 @@
-"""Finds the application that `APP` names: `module:attribute`, where the attribute may be dotted, or
-the path of a script file that defines `application`, as in mod_wsgi."""
+"""Finds the application that `APP` names: `module:attribute`, where the attribute may be dotted,
+`module:factory()`, or the path of a script file that defines `application`, as in mod_wsgi."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from headway.errors import CommandError, reason_of
+from headway.server.application_name import FactoryArguments, parse_object_name
+from headway.server.worker.calling_convention import find_mismatch
 
 Application = Any  # a callable as PEP 3333 defines it
 
@@ -32,38 +34,62 @@ class ImportFailed(CommandError):
 
 
 def load_application(specification: str) -> Application:
-    """Imports `module:callable`, or runs the script file, and returns the callable.
+    """Imports `module:callable`, or runs the script file, and returns the callable; for
+    `module:factory()`, returns what the factory returns.
 
-    Raises `CommandError` with exit code 2 if `specification` names no callable, and `ImportFailed`
-    if the application's own code raised an exception.
+    Raises `CommandError` with exit code 2 if `specification` names no WSGI application, and
+    `ImportFailed` if the application's own code raised an exception.
     """
-    if "/" in specification:
-        return _load_script(specification)
-    module_name, colon, attributes = specification.partition(":")
-    names = attributes.split(".")
-    # No part may be empty, because `import_module` would take the name as relative.
-    is_module_name = all(module_name.split("."))
-    if not colon or not is_module_name or not all(name.isidentifier() for name in names):
+    name = parse_object_name(specification)
+    if name is None:
+        if "/" in specification:
+            return _load_script(specification)
         raise CommandError(
-            f"APP is {specification!r}; it must be module:callable, such as shop.wsgi:application",
+            f"APP is {specification!r}; it must be module:callable, such as "
+            "shop.wsgi:application, or module:factory()",
             exit_code=2,
         )
-    found: Any = _import_module(module_name, specification)
-    place = module_name
-    for name in names:
+    found: Any = _import_module(name.module, specification)
+    place = name.module
+    for attribute in name.attributes:
         try:
-            found = getattr(found, name)
+            found = getattr(found, attribute)
         except AttributeError:
             raise CommandError(
-                f"APP is {specification!r}: {place} has no attribute {name!r}", exit_code=2
+                f"APP is {specification!r}: {place} has no attribute {attribute!r}", exit_code=2
             ) from None
-        place += f".{name}"
+        place += f".{attribute}"
+    if_factory = f"name it as '{specification}()'"
+    if name.arguments is not None:
+        _check_callable(found, place, specification)
+        found = _call_factory(found, name.arguments, place, specification)
+        place, if_factory = f"the result of {place}()", ""
+    _check_callable(found, place, specification)
+    mismatch = find_mismatch(found, place, if_factory)
+    if mismatch is not None:
+        raise CommandError(f"APP is {specification!r}: {mismatch}", exit_code=2)
+    return found
+
+
+def _check_callable(found: Any, place: str, specification: str) -> None:
     if not callable(found):
         raise CommandError(
             f"APP is {specification!r}: {place} is {_a_type(found)}, which is not callable",
             exit_code=2,
         )
-    return found
+
+
+def _call_factory(
+    factory: Any, arguments: FactoryArguments, place: str, specification: str
+) -> Application:
+    try:
+        return factory(*arguments.positional, **arguments.keywords)
+    except (Exception, SystemExit) as error:
+        traceback_of_factory = error.__traceback__ and error.__traceback__.tb_next
+        if isinstance(error, TypeError) and traceback_of_factory is None:
+            # The factory did not run: it cannot be called with these arguments.
+            raise CommandError(f"APP is {specification!r}: {error}", exit_code=2) from None
+        raise _failure(specification, f"calling {place}", error) from None
 
 
 def _load_script(path: str) -> Application:
@@ -80,9 +106,9 @@ def _load_script(path: str) -> Application:
         if error.filename == path:
             reason = reason_of(error)
             raise CommandError(f"APP is {path!r}: {reason}", exit_code=2) from None
-        raise _failure(path, path, error) from None
+        raise _failure(path, f"importing {path}", error) from None
     except (Exception, SystemExit) as error:
-        raise _failure(path, path, error) from None
+        raise _failure(path, f"importing {path}", error) from None
     return _script_application(module, path)
 
 
@@ -92,6 +118,11 @@ def _script_application(module: ModuleType, path: str) -> Application:
         raise CommandError(
             f"APP is {path!r}: the script has no callable {SCRIPT_ATTRIBUTE!r}", exit_code=2
         )
+    mismatch = find_mismatch(
+        found, SCRIPT_ATTRIBUTE, f"the script must call it and assign {SCRIPT_ATTRIBUTE}"
+    )
+    if mismatch is not None:
+        raise CommandError(f"APP is {path!r}: {mismatch}", exit_code=2)
     return found
 
 
@@ -107,9 +138,9 @@ def _import_module(module_name: str, specification: str) -> Any:
                 "in the current directory, in --app-dir, or installed",
                 exit_code=2,
             ) from None
-        raise _failure(specification, module_name, error) from None
+        raise _failure(specification, f"importing {module_name}", error) from None
     except (Exception, SystemExit) as error:
-        raise _failure(specification, module_name, error) from None
+        raise _failure(specification, f"importing {module_name}", error) from None
 
 
 def _failure(specification: str, what: str, error: BaseException) -> CommandError:
@@ -121,8 +152,8 @@ def _failure(specification: str, what: str, error: BaseException) -> CommandErro
     frames = _from_the_application(error.__traceback__)
     told = "".join(traceback.format_exception(type(error), error, frames))
     return ImportFailed(
-        f"APP is {specification!r}: importing {what} failed (see above)",
-        f"importing {what} raised:\n{told.rstrip()}",
+        f"APP is {specification!r}: {what} failed (see above)",
+        f"{what} raised:\n{told.rstrip()}",
     )
 
 

@@ -27,6 +27,7 @@ from headway.server.stderr import tell
 from headway.server.system import Clock
 from headway.server.worker import reporting
 from headway.server.worker.application import Application
+from headway.server.worker.calling_convention import find_mismatch
 from headway.server.worker.limits import NO_LIMITS, native_limits, slow_requests
 from headway.server.worker.serving import LOG_FORMS, Server
 from headway.server.worker.start import open_log
@@ -79,9 +80,15 @@ def serve(
     signals itself, and only `stop` ends the server.
 
     Raises `headway.errors.CommandError` if the server cannot listen, the policy is not available or
-    Python does not run in the mode that `free_threading` requires, `ValueError` for a value that no
-    server can have, and `RuntimeError` if another part of Headway handles the process's signals.
+    Python does not run in the mode that `free_threading` requires, `TypeError` for an application
+    that cannot be called as a WSGI application is, `ValueError` for a value that no server can
+    have, and `RuntimeError` if another part of Headway handles the process's signals.
     """
+    if not callable(application):
+        raise TypeError(f"application is {application!r}, and must be callable")
+    mismatch = find_mismatch(application, "application", "pass its result")
+    if mismatch is not None:
+        raise TypeError(mismatch)
     form, _, path = access_log.partition(":")
     if form not in LOG_FORMS or (form == "off" and path):
         raise ValueError(f"access_log is {access_log!r}, and must be one of {list(LOG_FORMS)}")
