@@ -5,7 +5,6 @@ use headway_python::convert::{ToPython, arguments};
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
 use headway_python::panics;
-use headway_threads::internal_thread;
 
 pub static FUNCTIONS: Methods<3> = Methods::new([
     function(
@@ -13,7 +12,7 @@ pub static FUNCTIONS: Methods<3> = Methods::new([
         internal_errors,
         c"internal_errors() -> int\n\
           \n\
-          Returns the number of panics in this process: in calls, which raised SystemError, and in\n\
+          Returns the number of panics in this process: in calls, which raise SystemError, and in\n\
           threads of Headway's own.",
     ),
     function(
@@ -27,7 +26,7 @@ pub static FUNCTIONS: Methods<3> = Methods::new([
 ]);
 
 fn internal_errors<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    (panics::caught() + internal_thread::panics()).to_python(py)
+    panics::count().to_python(py)
 }
 
 fn internal_error<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

@@ -327,7 +327,8 @@ fn report(prepared: &Prepared) {
 /// # Safety
 /// Only in a process that was just cloned from a handler; `copy` is open.
 unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
-    // SAFETY: system calls on our own process; the arrays are null-terminated arrays of C strings.
+    // SAFETY: system calls on our own process; the arrays are null-terminated arrays of C strings,
+    // and read without a check that could panic.
     unsafe {
         let (json, _) = privileges::kept_open();
         if copy == 0 {
@@ -352,7 +353,7 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
         libc::sigemptyset(&mut nothing);
         libc::pthread_sigmask(libc::SIG_SETMASK, &nothing, ptr::null_mut());
         libc::execve(
-            prepared.arguments[0],
+            prepared.arguments.as_ptr().read(),
             prepared.arguments.as_ptr(),
             prepared.environment.as_ptr(),
         );

@@ -15,26 +15,29 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Panics that `barrier` caught. Written by the threads that panic, read by any; relaxed: a count.
-static CAUGHT: AtomicU64 = AtomicU64::new(0);
+/// Panics of this module, in any thread. Writers: threads that panic; readers: any; relaxed, a
+/// count.
+static COUNT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The thread's last panic, as the hook saw it.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-pub fn caught() -> u64 {
-    CAUGHT.load(Relaxed)
+/// The panics since `report_in_one_line`.
+pub fn count() -> u64 {
+    COUNT.load(Relaxed)
 }
 
-/// Makes the message of each panic of this module one line on stderr, with the place. The
-/// backtrace follows only if RUST_BACKTRACE is set.
+/// From now on panics of this module are counted, and print one line on stderr, with the place.
+/// The backtrace follows only if RUST_BACKTRACE is set.
 pub fn report_in_one_line() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| set_hook(Box::new(report)));
 }
 
 fn report(info: &PanicHookInfo) {
+    COUNT.fetch_add(1, Relaxed);
     let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
     let text = format!("{}{}", message(info.payload()), place.unwrap_or_default());
     let backtrace = Backtrace::capture();
@@ -73,24 +76,15 @@ pub unsafe fn barrier<T>(failure: T, act: impl for<'py> FnOnce(Attached<'py>) ->
 
 /// Runs what CPython calls where no exception may be set.
 pub fn barrier_without_exception(act: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(act)) {
-        count(payload);
-    }
+    let _ = catch_unwind(AssertUnwindSafe(act));
 }
 
 #[cold]
 fn raise(py: Attached, payload: Box<dyn Any + Send>) {
-    let text = count(payload);
+    let last = LAST.try_with(RefCell::take).ok().flatten();
+    let text = last.unwrap_or_else(|| message(&*payload));
     // The panic may have come while an exception was on its way.
     clear_raised(py);
-    Exception::SystemError
-        .raise(py, &format!("internal error of Headway, the program goes on: {text}"));
-}
-
-/// Counts the panic and returns its message.
-#[cold]
-fn count(payload: Box<dyn Any + Send>) -> String {
-    CAUGHT.fetch_add(1, Relaxed);
-    let last = LAST.try_with(RefCell::take).ok().flatten();
-    last.unwrap_or_else(|| message(&*payload))
+    let text = format!("internal error of Headway, the program goes on: {text}");
+    Exception::SystemError.raise(py, &text);
 }

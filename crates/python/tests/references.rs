@@ -165,11 +165,12 @@ impl Drop for PanicsWhenDropped {
 #[test]
 fn a_panic_in_the_destructor_of_a_capsule_leaves_the_exception_that_is_set() {
     attached(|py| {
-        let caught = panics::caught();
+        panics::report_in_one_line();
+        let count = panics::count();
         let capsule = capsule::new(py, PanicsWhenDropped).unwrap();
         Exception::ValueError.raise(py, "on its way");
         drop(capsule);
-        assert_eq!(panics::caught(), caught + 1);
+        assert_eq!(panics::count(), count + 1);
         assert_eq!(take_raised_as_text(py), "ValueError: on its way");
     });
 }

@@ -1,6 +1,7 @@
 //! The end of a measured thread.
 
 use std::ffi::c_void;
+use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::*;
 
 use super::gils;
@@ -16,6 +17,11 @@ use crate::{profile, registry_lock, trace};
 pub unsafe extern "C" fn end_of_thread(thread: *mut c_void) {
     // SAFETY: the pointer is that of an entry, as the caller promises, and entries are static.
     let thread = unsafe { &*thread.cast::<Thread>() };
+    // A panic would abort the process. It leaves the thread's rows as they are.
+    let _ = catch_unwind(|| end(thread));
+}
+
+fn end(thread: &Thread) {
     let Some(process) = counters::of_this_process() else { return };
     let registry = registry_lock::lock();
     let native_id = thread.native_id.load(Relaxed);

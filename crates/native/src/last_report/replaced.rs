@@ -16,6 +16,7 @@
 //! a hook may allocate: a Python thread calls it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
@@ -110,11 +111,27 @@ unsafe extern "C" fn fexecve(fd: c_int, arguments: Words, environment: Words) ->
     }
 }
 
-/// Saves the ledger and execs. Returns only if exec failed, with its errno.
+/// Saves the ledger and execs, also after a panic. Returns only if exec failed, with its errno.
 ///
 /// # Safety
 /// `arguments` and `environment` are as execve takes them.
 unsafe fn replace(
+    path: &CStr,
+    arguments: Words,
+    environment: Words,
+    exec: impl FnOnce(Words) -> c_int,
+) -> c_int {
+    let mut exec = Some(exec);
+    let mut exec_once = |environment| exec.take().map_or(-1, |exec| exec(environment));
+    // SAFETY: the caller's arrays.
+    let saved = || unsafe { save_and(path, arguments, environment, &mut exec_once) };
+    let result = catch_unwind(AssertUnwindSafe(saved));
+    result.unwrap_or_else(|_| exec_once(environment))
+}
+
+/// # Safety
+/// As of `replace`.
+unsafe fn save_and(
     path: &CStr,
     arguments: Words,
     environment: Words,

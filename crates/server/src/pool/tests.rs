@@ -14,7 +14,7 @@ use std::time::Duration;
 /// More than the kernel keeps for both ends.
 pub const LARGE_BYTES: usize = 20_000_000;
 
-/// Answers with the target. `/wait` keeps its thread until `gate` opens, `/closing` and
+/// Answers with the target. `/panic` panics, `/wait` keeps its thread until `gate` opens, `/closing` and
 /// `/preempted` do so once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
 /// `/large` is answered with `LARGE_BYTES`, and so is `/growing`, in two blocks between which its
 /// thread waits.
@@ -39,6 +39,9 @@ impl Application for Targets {
         }
         if target == b"/wait" {
             self.pass_gate();
+        }
+        if target == b"/panic" {
+            panic!("requested by a test");
         }
         if target == b"/spin" {
             let end_ns = now_ns() + 50_000;
@@ -227,6 +230,20 @@ fn every_request_is_answered_once_and_in_order() {
         });
         assert_eq!(requests, 3200);
     }
+}
+
+#[test]
+fn a_panic_closes_its_connection_and_the_thread_goes_on() {
+    let requests = with_pool(1, |_, address| {
+        let mut kept = TcpStream::connect(address).unwrap();
+        for _ in 0..3 {
+            let mut connection = TcpStream::connect(address).unwrap();
+            send(&mut connection, "/panic");
+            assert_eq!(connection.read(&mut [0]).unwrap(), 0);
+            assert_eq!(ask(&mut kept, "/kept"), "/kept");
+        }
+    });
+    assert_eq!(requests, 3);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::pool::ready::Ready;
 use crate::pool::scheduling::{begins_batch, has_missed_work, has_work};
 use crate::request::Application;
 use headway_measure::clock::now_ns;
+use headway_threads::internal_thread;
 use std::sync::Arc;
 
 /// A thread that drives connections: a worker, or the monitor, which runs no requests.
@@ -81,8 +82,12 @@ impl<'p, A: Application> Worker<'p, A> {
         self.pool.scheduler.note_turn(now_ns - begun_ns, gil_wait_ns, gil_held_ns);
     }
 
-    /// Drives a connection until it waits, is queued, or is closed.
+    /// Drives a connection until it waits, is queued, or is closed. A panic closes it.
     pub fn serve(&mut self, connection: Queued) {
+        internal_thread::survive("a connection", || self.drive(connection));
+    }
+
+    fn drive(&mut self, connection: Queued) {
         let pool = self.pool;
         let mut owned = pool.table.take(connection);
         loop {

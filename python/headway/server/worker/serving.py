@@ -205,9 +205,8 @@ class Server:
 
     def end_interrupter(self) -> None:
         """Waits for the thread that interrupts requests; call it after `join` has returned 0. That
-        thread ends after the worker threads, once it has the GIL. It waits for the GIL in Rust
-        code: up to CPython 3.13 the end of the interpreter would end the thread there, which aborts
-        the process."""
+        thread ends after the worker threads, once it has the GIL. So the program has no thread of
+        the server any more."""
         if self._interrupter is not None:
             self._interrupter.join()
 
