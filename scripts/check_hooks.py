@@ -43,6 +43,7 @@ FORBIDDEN = re.compile(
 # Functions with calls through a register, and why each of these is safe.
 INDIRECT = {
     "headway_gil::hook::": "the original function that the hook replaces",
+    "headway_gil::finalization::phase": "Py_IsFinalizing, which reads a variable",
     "headway_gil::gil_creation::saw_unknown_init": "two functions of CPython that read a field",
     "headway_gil::parked_waits::wait_began": "PyThreadState_GetUnchecked, which reads a variable",
     "headway_gil::profile::parked::on_end_of_wait": "PyGILState_GetThisThreadState, likewise",

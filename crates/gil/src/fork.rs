@@ -15,7 +15,7 @@ use crate::registry::gil::life;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{
-    events, gil_creation, installation, kernel_hints, learning, parked_waits, profile,
+    events, finalization, installation, kernel_hints, learning, parked_waits, profile,
     registry_lock, trace,
 };
 
@@ -78,7 +78,7 @@ unsafe extern "C" fn child() {
                 events::open_held(main, main.locked(), process);
             }
         }
-        gil_creation::expect_main();
+        finalization::begin_forked_child();
     } else {
         learning::watch_for_any_gil();
     }

@@ -1,7 +1,7 @@
 //! GILs that CPython initializes and destroys, as the hooks of `pthread_cond_init` and
 //! `pthread_cond_destroy` see them. Runs without a GIL's mutex.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
 
@@ -9,7 +9,7 @@ use crate::registry::addresses::Addresses;
 use crate::registry::gil::{Gil, Role, life};
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, interpreters};
-use crate::{counters, events, installation};
+use crate::{counters, events, finalization, installation};
 
 /// The last condition variables that were initialized, so that the pair of a GIL is found even
 /// while several interpreters are made at the same time. Writers: hooks. Relaxed: a lost value only
@@ -18,14 +18,6 @@ static RECENT: [AtomicUsize; RECENT_LENGTH] = [const { AtomicUsize::new(0) }; RE
 const RECENT_LENGTH: usize = 8;
 /// The number of values written to `RECENT`. Writers: hooks, by atomic addition.
 static RECENT_NEXT: AtomicUsize = AtomicUsize::new(0);
-/// True while a forked child has yet to initialize its main GIL again. Writer: the only thread of
-/// the child.
-static MAIN_IS_EXPECTED: AtomicBool = AtomicBool::new(false);
-
-/// Announces in a forked child that CPython initializes the main GIL again next.
-pub fn expect_main() {
-    MAIN_IS_EXPECTED.store(true, Relaxed);
-}
 
 /// `pthread_cond_init` has run at `cond`.
 pub fn saw_init(cond: usize) {
@@ -68,9 +60,9 @@ fn saw_unknown_init(address: usize) {
     }
 }
 
-/// A known GIL is initialized again: in a forked child; when an interpreter gets the memory of one
-/// that ended; or when an embedding program starts Python again. No thread holds the GIL or waits
-/// for it.
+/// A known GIL is initialized again: in a forked child (`finalization::Phase::ForkedChild`); when an
+/// interpreter gets the memory of one that ended; or when an embedding program starts Python again.
+/// No thread holds the GIL or waits for it.
 fn initialized_again(gil: &'static Gil, cond: usize) {
     let Some(process) = counters::of_this_process() else { return };
     if !std::ptr::eq(gil, gils::main()) {
@@ -83,11 +75,11 @@ fn initialized_again(gil: &'static Gil, cond: usize) {
     let now_ns = clock::now_ns();
     // SAFETY: the GIL is being initialized, so no other thread uses it.
     unsafe {
-        if MAIN_IS_EXPECTED.swap(false, Relaxed) {
+        if finalization::end_forked_child() {
             gil.reopen(now_ns);
         } else if gil.locked().held {
             gil.holder_thread.store(this_thread(), Relaxed);
-            gil.event(installation::epoch(), |locked| {
+            gil.event(gil.opening(installation::epoch()), |locked| {
                 let now_ns = gil.time_of_event_ns(locked, now_ns);
                 events::signal(gil, locked, process, now_ns);
             });

@@ -40,6 +40,8 @@ pub struct Host {
     /// caller's GIL once `probe_waits` returns true, takes it again, and returns when the thread
     /// has ended. Returns false if the probe never waited.
     pub contend: fn() -> bool,
+    /// The caller's thread state, the last holder of the main GIL.
+    pub thread_state: usize,
     /// On a free-threaded build, with its GIL enabled or not: how a thread finds its thread state.
     /// With `None`, the waits of such a build are not counted.
     pub thread_states: Option<ThreadStates>,
@@ -205,7 +207,11 @@ fn learn(host: &Host) -> Result<Option<Addresses>, Refusal> {
     }
     learning::watch_for_probe();
     let contended = (host.contend)();
-    let learned = learning::learned().filter(|_| contended).ok_or(Refusal::ProbeUnseen)?;
+    // The place of the holder confirms those of the fields beside it.
+    // SAFETY: the main GIL is static memory of CPython's, with fields before `cond`.
+    let is_known = |gil: &Addresses| unsafe { gil.read_last_holder() } == host.thread_state;
+    let learned = learning::learned().filter(|_| contended).filter(is_known);
+    let learned = learned.ok_or(Refusal::ProbeUnseen)?;
     MAIN_COND.store(learned.cond, Relaxed);
     Ok(Some(learned))
 }

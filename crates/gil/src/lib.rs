@@ -18,6 +18,7 @@
 //! - [`trace`]: the same events one by one, on request.
 //! - [`profile`]: which Python code holds while others wait, on request.
 //! - [`parked_waits`]: the waits of a free-threaded build.
+//! - [`finalization`]: what the parts may do while CPython ends.
 //!
 //! Beside that flow are [`install`] with [`learning`] and [`installation`], [`fork`],
 //! [`gil_creation`] and [`snapshot`].
@@ -35,6 +36,7 @@ compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
 mod counters;
 mod errno;
 mod events;
+pub mod finalization;
 mod fork;
 mod gil_creation;
 mod hook;

@@ -21,6 +21,7 @@ use headway_measure::AtomicHistogram;
 use headway_measure::clock::now_ns;
 
 use crate::counters::{self, ProcessCounters, ThreadCounters};
+use crate::finalization;
 use crate::installation;
 use crate::profile::{self, parked};
 use crate::registry::{gils, rows};
@@ -84,19 +85,26 @@ pub fn wait_began(limit_ns: impl FnOnce(u64) -> Option<u64>) -> Option<Wait> {
     if epoch == 0 || current == 0 {
         return None;
     }
-    // SAFETY: `know` stored a function of this type, and the offset before it. Only the thread
-    // itself frees its current thread state.
-    let attached = unsafe {
+    // SAFETY: `know` stored a function of this type.
+    let current = unsafe {
         let current: unsafe extern "C" fn() -> *mut c_void = std::mem::transmute(current);
-        let state = current().cast::<u8>();
-        (!state.is_null()).then(|| {
-            let state = state.add(STATE_OFFSET.load(Relaxed)).cast::<i32>();
-            AtomicI32::from_ptr(state).load(Relaxed) == ATTACHED
-        })
+        current() as usize
     };
+    let attached = (current != 0).then(|| state_of(current) == Some(ATTACHED));
     let began_ns = now_ns();
     let limit_ns = limit_ns(began_ns);
     Some(Wait { epoch, kind: kind_of(attached, limit_ns), began_ns })
+}
+
+/// The field `state` of the calling thread's current thread state; `None` if it was freed.
+fn state_of(current: usize) -> Option<i32> {
+    let state = current.wrapping_add(STATE_OFFSET.load(Relaxed));
+    if finalization::phase().keeps_own_thread_state() {
+        // SAFETY: `know` stored the offset before the function that found the thread state, which
+        // only its own thread frees, since CPython does not finalize.
+        return Some(unsafe { AtomicI32::from_ptr(state as *mut i32).load(Relaxed) });
+    }
+    profile::get_foreign(state)
 }
 
 fn kind_of(attached: Option<bool>, limit_ns: Option<u64>) -> Kind {

@@ -17,6 +17,7 @@ use headway_gil::{GilRow, Host, Location, PolicyName, Snapshot, ThreadRow};
 /// The fields of `struct _gil_runtime_state` that matter, in its order.
 #[repr(C)]
 struct Gil {
+    interval_us: AtomicU64,
     last_holder: AtomicUsize,
     locked: AtomicBool,
     switch_number: AtomicU64,
@@ -25,6 +26,8 @@ struct Gil {
     switch_cond: UnsafeCell<libc::pthread_cond_t>,
     switch_mutex: UnsafeCell<libc::pthread_mutex_t>,
     drop_request: AtomicBool,
+    /// The drop requests that were made.
+    drop_requests: AtomicU64,
 }
 
 // SAFETY: pthread objects are made for sharing; the rest is atomic.
@@ -33,6 +36,7 @@ unsafe impl Sync for Gil {}
 impl Gil {
     const fn new() -> Self {
         Self {
+            interval_us: AtomicU64::new(INTERVAL.as_micros() as u64),
             last_holder: AtomicUsize::new(0),
             locked: AtomicBool::new(false),
             switch_number: AtomicU64::new(0),
@@ -41,6 +45,7 @@ impl Gil {
             switch_cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
             switch_mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             drop_request: AtomicBool::new(false),
+            drop_requests: AtomicU64::new(0),
         }
     }
 
@@ -68,16 +73,41 @@ impl Gil {
                     && self.switch_number.load(SeqCst) == switch_number
                 {
                     self.drop_request.store(true, SeqCst);
+                    self.drop_requests.fetch_add(1, SeqCst);
                 }
             }
+            self.take_free_as(me());
+            libc::pthread_mutex_unlock(self.mutex.get());
+        }
+    }
+
+    /// The end of `take_gil`, with the mutex held and the GIL free.
+    ///
+    /// # Safety
+    /// The pthread objects are initialized, and the mutex is held.
+    unsafe fn take_free_as(&self, thread_state: usize) {
+        // SAFETY: the caller's.
+        unsafe {
             libc::pthread_mutex_lock(self.switch_mutex.get());
             self.locked.store(true, SeqCst);
-            if self.last_holder.swap(me(), SeqCst) != me() {
+            if self.last_holder.swap(thread_state, SeqCst) != thread_state {
                 self.switch_number.fetch_add(1, SeqCst);
             }
             libc::pthread_cond_signal(self.switch_cond.get());
             libc::pthread_mutex_unlock(self.switch_mutex.get());
             self.drop_request.store(false, SeqCst);
+        }
+    }
+
+    /// `PyThreadState_Swap`: the holder drops the GIL and takes it with another thread state before
+    /// any other thread does.
+    fn swap_to(&self, thread_state: usize) {
+        // SAFETY: as in `take`.
+        unsafe {
+            libc::pthread_mutex_lock(self.mutex.get());
+            self.locked.store(false, SeqCst);
+            libc::pthread_cond_signal(self.cond.get());
+            self.take_free_as(thread_state);
             libc::pthread_mutex_unlock(self.mutex.get());
         }
     }
@@ -189,6 +219,7 @@ fn install() {
         newest_interpreter,
         interpreter_id,
         contend,
+        thread_state: me(),
         thread_states: None,
         python: "model".to_owned(),
     };
@@ -264,6 +295,57 @@ fn a_waiter_forces_a_drop_and_its_wait_is_one() {
     assert_eq!(holder.forced_drops, 1);
     // None if the waiter took the GIL before the holder came to wait for that.
     assert!(holder.forced_waits <= 1);
+}
+
+/// CPython requests a drop only if no other thread state took meanwhile, also of the same thread:
+/// one that serves two interpreters which share the GIL.
+#[test]
+fn a_thread_that_changes_its_thread_state_is_not_asked_to_drop() {
+    const LONG: Duration = Duration::from_millis(400);
+    let _turn = Turn::metered();
+    let requests_before = GIL.drop_requests.load(SeqCst);
+    let waiters = [(); 2].map(|()| {
+        thread::spawn(|| {
+            GIL.take(LONG);
+            GIL.drop();
+        })
+    });
+    thread::sleep(LONG / 2);
+    // One waiter wakes and begins to wait anew. The interval of the other one ends after this.
+    GIL.swap_to(1);
+    thread::sleep(LONG * 3 / 4);
+    GIL.drop();
+    for waiter in waiters {
+        waiter.join().unwrap();
+    }
+    GIL.take(INTERVAL);
+    let snapshot = snapshot_of_all();
+    let requests = GIL.drop_requests.load(SeqCst) - requests_before;
+    assert_eq!(main_gil(&snapshot).drop_requests, requests);
+}
+
+/// The end of a timed wait does not tell the switch interval: a waiter may have lost its core after
+/// it computed the end.
+#[test]
+fn under_a_policy_a_waiter_asks_once_in_a_switch_interval_however_late_its_wait_begins() {
+    let _turn = Turn::metered();
+    headway_gil::set_policy(PolicyName::Deadline, false);
+    let waiter = thread::spawn(|| {
+        GIL.take(Duration::ZERO);
+        GIL.drop();
+    });
+    while !GIL.drop_request.load(SeqCst) {
+        thread::sleep(Duration::from_micros(100));
+    }
+    thread::sleep(4 * INTERVAL);
+    GIL.drop();
+    waiter.join().unwrap();
+    GIL.take(INTERVAL);
+    let snapshot = snapshot_of_all();
+    let waiter = snapshot.threads.iter().find(|row| !row.alive).expect("it has ended");
+    let intervals = waiter.wait.sum_ns / INTERVAL.as_nanos() as u64;
+    let requests = main_gil(&snapshot).drop_requests;
+    assert!(requests <= intervals + 1, "{requests} requests in {intervals} switch intervals");
 }
 
 /// CPython drops for I/O while a drop request is pending: a forced-switch wait, and then the call.

@@ -24,6 +24,7 @@ pub fn host(py: Attached) -> Host {
         newest_interpreter,
         interpreter_id: get_interpreter_id,
         contend,
+        thread_state: ThreadState::current(py).as_ptr() as usize,
         thread_states: thread_states(py),
         python: version.split_whitespace().next().unwrap_or_default().to_owned(),
     }
@@ -34,6 +35,22 @@ pub fn host(py: Attached) -> Host {
 pub fn anchor() -> *const c_void {
     // SAFETY: a C string; the symbol is exported by every CPython.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyEval_RestoreThread".as_ptr()) }
+}
+
+/// Tells whether CPython finalizes. Reads a variable of the runtime.
+pub unsafe extern "C" fn is_finalizing() -> c_int {
+    #[cfg(Py_3_13)]
+    // SAFETY: no preconditions.
+    return unsafe { Py_IsFinalizing() };
+    #[cfg(not(Py_3_13))]
+    {
+        unsafe extern "C" {
+            // Exported by 3.10 to 3.12 (Include/cpython/pylifecycle.h); pyo3-ffi does not declare it.
+            fn _Py_IsFinalizing() -> c_int;
+        }
+        // SAFETY: no preconditions.
+        unsafe { _Py_IsFinalizing() }
+    }
 }
 
 unsafe extern "C" fn newest_interpreter() -> *mut c_void {

@@ -48,6 +48,7 @@ static DEFINITION: Definition = Definition::new(
 );
 
 fn execute(module: &Object) -> PyResult<()> {
+    headway_gil::finalization::know(host::is_finalizing);
     add_functions(module, &declaration::FUNCTIONS)?;
     add_functions(module, &gc_watch::FUNCTIONS)?;
     add_functions(module, &gil::FUNCTIONS)?;

@@ -9,7 +9,7 @@ use headway_reporter::stacks;
 use help::prepare;
 use std::time::Duration;
 
-pub static FUNCTIONS: Methods<4> = Methods::new([
+pub static FUNCTIONS: Methods<5> = Methods::new([
     function(
         c"stacks_open",
         open,
@@ -34,6 +34,13 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
           Returns the Python stack of another thread, one line per call, most recent call first.\n\
           Raises RuntimeError with the reason if there is none.",
     ),
+    function(
+        c"stacks_end",
+        end,
+        c"stacks_end()\n\
+          \n\
+          Ends the reading of stacks, before the interpreter finalizes.",
+    ),
     END,
 ]);
 
@@ -54,6 +61,11 @@ fn read<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> 
         Ok(stack) => Object::from_latin1(py, stack.calls.as_bytes()),
         Err(missing) => Err(Exception::RuntimeError.raise(py, missing.as_str())),
     }
+}
+
+fn end<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    py.detach(stacks::end);
+    Ok(Object::none(py))
 }
 
 /// faulthandler uses a thread state that CPython stores for it: up to 3.11 the thread's first one,

@@ -10,13 +10,14 @@
 //! may request a stack, and one request at a time is served.
 
 use crate::calls::labels_of;
+use headway_gil::finalization;
 use headway_measure::clock::now_ns;
 use headway_threads::lock::Lock;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{
-    AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
 };
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -48,6 +49,10 @@ const DONE: u32 = u32::MAX - 1;
 const WRITING: u32 = 1 << 31;
 const ABANDONED: u32 = 1 << 30;
 
+/// True once `end` was called. Writers: `end`, and `open` in an interpreter that follows. Readers:
+/// the requester, and the handler after it has set `WRITING`, which `end` reads in the opposite
+/// order.
+static IS_ENDED: AtomicBool = AtomicBool::new(false);
 /// The descriptors of the pipe, -1 while there is none, and its inode. Written by `open` and, after
 /// a fork, by `read`.
 static READ_FD: AtomicI32 = AtomicI32::new(-1);
@@ -114,6 +119,8 @@ pub enum Missing {
     Late,
     /// The thread runs no Python.
     Empty,
+    /// The interpreter ends, and may free the thread's thread state while the thread reads it.
+    Ending,
 }
 
 impl Missing {
@@ -124,6 +131,7 @@ impl Missing {
             Self::Gone => "the thread has ended",
             Self::Late => "the thread did not answer in time",
             Self::Empty => "no Python code",
+            Self::Ending => "the interpreter is ending",
         }
     }
 }
@@ -132,6 +140,7 @@ impl Missing {
 /// writing end, for which faulthandler must be registered; both are kept for the life of the
 /// process. Called by one thread, before any `read`.
 pub fn open() -> io::Result<(c_int, RawFd)> {
+    IS_ENDED.store(false, SeqCst);
     if SIGNAL.load(SeqCst) == 0 {
         SIGNAL.store(pick_signal()?, SeqCst);
     }
@@ -165,6 +174,17 @@ pub fn register(around: Around) -> Result<(), Missing> {
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(Missing::Unregistered),
+    }
+}
+
+/// Ends the reading of stacks, and returns when no thread writes one any more. To be called before
+/// the interpreter finalizes, by a thread that does not hold the GIL: from then on CPython frees
+/// thread states that faulthandler follows.
+pub fn end() {
+    IS_ENDED.store(true, SeqCst);
+    // The handler waits for nobody.
+    while matches!(ASKED.load(SeqCst), asked @ ..DONE if asked & WRITING != 0) {
+        std::thread::sleep(BUSY_LOOK);
     }
 }
 
@@ -203,6 +223,10 @@ pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
             return Err(Missing::Busy);
         }
         std::thread::sleep(BUSY_LOOK);
+    }
+    if IS_ENDED.load(SeqCst) || !finalization::phase().allows_stack_requests() {
+        ASKED.store(IDLE, SeqCst);
+        return Err(Missing::Ending);
     }
     let mut text = Vec::new();
     drain(&mut text);
@@ -257,7 +281,9 @@ extern "C" fn write_own_stack(signal: c_int) {
         let state = present.map_or(std::ptr::null_mut(), |present| present.load(SeqCst));
         // SAFETY: `register` stored it as a function of this type.
         let around: Around = unsafe { std::mem::transmute(AROUND.load(SeqCst)) };
-        around(state, &|| write(signal));
+        if !IS_ENDED.load(SeqCst) {
+            around(state, &|| write(signal));
+        }
         if ASKED.compare_exchange(writing, DONE, SeqCst, SeqCst).is_err() {
             ASKED.store(IDLE, SeqCst);
         }

@@ -6,6 +6,8 @@ see `crates/reporter/src/stacks.rs`.
 
 from __future__ import annotations
 
+import atexit
+
 from headway import _native
 
 
@@ -20,4 +22,9 @@ def prepare() -> bool:
         faulthandler.register(signal, file=fd, all_threads=False, chain=False)
     except (ImportError, OSError, RuntimeError, ValueError):
         return False
-    return _native.stacks_register()
+    if not _native.stacks_register():
+        return False
+    # A second call replaces the first.
+    atexit.unregister(_native.stacks_end)
+    atexit.register(_native.stacks_end)
+    return True

@@ -52,7 +52,7 @@ pub fn open_held(
     true
 }
 
-/// A thread begins a timed wait. Returns the switch number to pass to [`timed_wait_ended`].
+/// A thread begins a timed wait. Returns CPython's switch number, to pass to [`timed_wait_ended`].
 pub fn timed_wait_began(
     gil: &'static Gil,
     locked: &mut Locked,
@@ -72,7 +72,14 @@ pub fn timed_wait_began(
             trace::record(Kind::Wait, &gil.serial, counters, began_ns);
         }
     }
-    locked.switch_number
+    switch_number(gil)
+}
+
+/// The number of takes by another thread state than before, which CPython compares too.
+#[inline(always)]
+fn switch_number(gil: &Gil) -> u64 {
+    // SAFETY: this is an event of the GIL.
+    unsafe { gil.addresses().switch_number() }
 }
 
 /// When the calling thread began to wait for the GIL's mutex, which it holds now; `None` if it did
@@ -102,7 +109,7 @@ pub fn timed_wait_ended(
     switch_number: u64,
 ) {
     locked.in_timed_wait = locked.in_timed_wait.saturating_sub(1);
-    if outcome == Outcome::Woken || !locked.held || locked.switch_number != switch_number {
+    if outcome == Outcome::Woken || !locked.held || self::switch_number(gil) != switch_number {
         return;
     }
     let now_ns = gil.time_of_event_ns(locked, now_ns());
@@ -151,10 +158,7 @@ pub fn take(
     gil.holder_thread.store(this_thread(), Relaxed);
     locked.drop_requested = false;
     locked.requested_early = false;
-    if locked.last_holder != row {
-        locked.last_holder = row;
-        locked.switch_number += 1;
-    }
+    locked.last_holder = row;
     counters.begin_hold(row);
     add(&taker.takes, 1);
     let serial = &gil.serial;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use headway_measure::clock::{self, now_ns};
+use headway_measure::clock::now_ns;
 use headway_sched::ThreadId;
 
 use super::{Outcome, timed_wait_began, timed_wait_ended};
@@ -27,7 +27,6 @@ pub fn begin(
     gil: &'static Gil,
     locked: &mut Locked,
     process: &'static ProcessCounters,
-    until: libc::timespec,
     now_ns: u64,
 ) -> Option<ScheduledWait> {
     let began_ns = gil.time_of_event_ns(locked, now_ns);
@@ -45,22 +44,19 @@ pub fn begin(
     // SAFETY: this is an event, so the mutex is held.
     let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
     let own_slice_ns = threads::switch_interval_of_this_thread_ns();
-    locked.queue.begin_wait(waiters, row, interval_ns(until, now_ns), own_slice_ns, began_ns);
+    locked.queue.begin_wait(waiters, row, interval_ns(gil), own_slice_ns, began_ns);
     gil.forced_switch.end_brief_hold();
     let cpu_bound = headway_sched::is_cpu_bound(waiters, row);
     Some(ScheduledWait { row, cpu_bound, began_ns, switch_number })
 }
 
-/// The switch interval, from which CPython has just computed the end of the wait: by
-/// CLOCK_MONOTONIC, or, where a platform lacks that for condition variables, by CLOCK_REALTIME.
-fn interval_ns(until: libc::timespec, now_ns: u64) -> u64 {
+/// The switch interval of the GIL. The end of CPython's wait does not tell it: a thread that lost
+/// its core between the computation of the end and the hook has less time left.
+fn interval_ns(gil: &Gil) -> u64 {
     const LONGEST_NS: u64 = 1_000_000_000_000;
-    let until_ns = clock::nanoseconds(until);
-    let interval_ns = match until_ns.saturating_sub(now_ns) {
-        by_monotonic if by_monotonic <= LONGEST_NS => by_monotonic,
-        _ => until_ns.saturating_sub(clock::wall_ns()),
-    };
-    interval_ns.clamp(1, LONGEST_NS)
+    // SAFETY: this is an event of the GIL.
+    let interval_us = unsafe { gil.addresses().interval_us() };
+    interval_us.max(1).saturating_mul(1_000).min(LONGEST_NS)
 }
 
 /// Decides what the waiter does next. Any step but `Wait` ends the timed wait. `at_ns` is the

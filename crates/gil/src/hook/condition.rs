@@ -79,7 +79,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
             if let Some(process) = open_gil(gil, true) {
                 // SAFETY: take_gil signals switch_cond with the GIL's mutex held.
                 unsafe {
-                    gil.event(epoch, |locked| {
+                    gil.event(gil.opening(epoch), |locked| {
                         let now_ns = gil.time_of_reading_ns(locked, reading);
                         events::take(gil, locked, process, now_ns);
                     })
@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn cond_signal(cond: Cond) -> c_int {
                 if was_open {
                     // SAFETY: drop_gil signals cond with the GIL's mutex held.
                     unsafe {
-                        gil.event(epoch, |locked| {
+                        gil.event(gil.opening(epoch), |locked| {
                             let now_ns = gil.time_of_reading_ns(locked, reading);
                             events::signal(gil, locked, process, now_ns);
                         })
@@ -126,19 +126,21 @@ unsafe extern "C-unwind" fn cond_timedwait(
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex, until) };
     };
-    // SAFETY: a waiter holds the GIL's mutex when it begins to wait; `until` is the caller's.
+    let opening = gil.opening(epoch);
+    // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
     if let Some(result) =
-        unsafe { scheduling::timed_wait(gil, process, epoch, mutex.cast(), until, began_ns) }
+        unsafe { scheduling::timed_wait(gil, process, opening, mutex.cast(), began_ns) }
     {
         return result;
     }
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
     let switch_number = unsafe {
-        gil.event(epoch, |locked| events::timed_wait_began(gil, locked, process, began_ns))
+        gil.event(opening, |locked| events::timed_wait_began(gil, locked, process, began_ns))
     };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
-    // `event` notices if the meter was removed meanwhile, or removed and installed again.
+    // `event` notices if the meter was removed meanwhile, or removed and installed again, and if the
+    // GIL has ended.
     if let Some(switch_number) = switch_number {
         let outcome = match result == libc::ETIMEDOUT {
             true => Outcome::TimedOut,
@@ -146,7 +148,7 @@ unsafe extern "C-unwind" fn cond_timedwait(
         };
         // SAFETY: pthread_cond_timedwait has locked the GIL's mutex again.
         unsafe {
-            gil.event(epoch, |locked| {
+            gil.event(opening, |locked| {
                 events::timed_wait_ended(gil, locked, process, outcome, switch_number);
             });
         }
@@ -162,6 +164,7 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
         // SAFETY: the caller's own call.
         return unsafe { real(cond, mutex) };
     };
+    let opening = gil.opening(epoch);
     let began_ns = now_ns();
     // SAFETY: the caller's own mutex, which it holds.
     let (result, ended_ns) = match unsafe { scheduling::forced_wait(gil, process, mutex.cast()) } {
@@ -169,7 +172,7 @@ unsafe extern "C-unwind" fn cond_wait(cond: Cond, mutex: Mutex) -> c_int {
         // SAFETY: the caller's own call.
         None => (unsafe { real(cond, mutex) }, now_ns()),
     };
-    if installation::epoch() == epoch && gil.life.load(Relaxed) == life::OPEN {
+    if gil.is_open_as(opening) {
         events::forced_wait(gil, process, began_ns, ended_ns);
     }
     result

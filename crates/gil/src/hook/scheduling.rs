@@ -13,7 +13,7 @@ use crate::counters::ProcessCounters;
 use crate::events::scheduled_wait;
 use crate::kernel_hints;
 use crate::queue::{Step, waiters, wakeup};
-use crate::registry::gil::Gil;
+use crate::registry::gil::{Gil, Opening};
 use crate::registry::rows;
 
 type Mutex = *mut libc::pthread_mutex_t;
@@ -26,26 +26,23 @@ const SPIN_NS: u64 = 20_000;
 /// CPython's own wait has to run.
 ///
 /// # Safety
-/// `mutex` is the GIL's, held by the caller; `until` is readable.
+/// `mutex` is the GIL's, held by the caller.
 pub unsafe fn timed_wait(
     gil: &'static Gil,
     process: &'static ProcessCounters,
-    epoch: u32,
+    opening: Opening,
     mutex: Mutex,
-    until: *const libc::timespec,
     began_ns: u64,
 ) -> Option<c_int> {
-    // SAFETY: `until` is readable, as the caller promises.
-    let until = unsafe { *until };
     // SAFETY: the mutex is held, as the caller promises.
     let wait = unsafe {
-        gil.event(epoch, |locked| scheduled_wait::begin(gil, locked, process, until, began_ns))
+        gil.event(opening, |locked| scheduled_wait::begin(gil, locked, process, began_ns))
     }??;
     let mut at_ns = Some(wait.began_ns);
     loop {
         // SAFETY: the mutex is held, here and whenever the loop repeats.
         let step = unsafe {
-            gil.event(epoch, |locked| scheduled_wait::step(gil, locked, process, wait, at_ns))
+            gil.event(opening, |locked| scheduled_wait::step(gil, locked, process, wait, at_ns))
         };
         match step {
             Some(Step::Wait { until_ns, spin }) => {

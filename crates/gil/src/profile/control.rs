@@ -11,7 +11,7 @@ use super::frames::{self, Calls, Memory, Own};
 use super::growth;
 use super::layout::Layout;
 use super::parked;
-use super::recording::{self, is_asked_for, is_on, last_holder_of};
+use super::recording::{self, is_asked_for, is_on};
 use super::resolver::{Frame, Resolver};
 use super::store::{Kind, STORE_BYTES, Store};
 use crate::counters::mapping::MappingError;
@@ -176,7 +176,8 @@ unsafe fn own_calls(
     // SAFETY: `cond` of the main GIL lies in CPython's static memory, behind other fields. The
     // thread state is the caller's, and so are the frames.
     let node = unsafe {
-        let holder: usize = if has_gil { Own.get(last_holder_of(gils::main()))? } else { state };
+        let holder: usize =
+            if has_gil { Own.get(gils::main().addresses().last_holder())? } else { state };
         let thread: usize = Own.get(state.checked_add(layout.state_thread)?)?;
         if holder != state || thread != this_thread() {
             return None;

@@ -1,7 +1,8 @@
 //! A stack of Python calls, read from memory without calling CPython.
 //!
-//! A thread reads its own frames in a hook, where they stand still, with [`Own`]. The sampler reads
-//! the frames of a running thread with [`Foreign`], which fails where no memory is.
+//! A thread reads its own frames in a hook, where they stand still, with [`Own`], unless CPython may
+//! have freed them (`finalization`). It reads those, and the sampler the frames of a running thread,
+//! with [`Foreign`], which fails where no memory is.
 
 use std::ops::Range;
 
@@ -86,7 +87,7 @@ pub trait Memory {
 }
 
 /// The memory that the calling thread may read: its own frames, and the objects that they keep
-/// alive.
+/// alive, in a phase that keeps its thread state ([`crate::finalization`]).
 pub struct Own;
 
 impl Memory for Own {
@@ -300,6 +301,13 @@ impl Memory for Uncopied {
         let local = libc::iovec { iov_base: to.cast(), iov_len: bytes };
         self.0.read(&[local], &[remote(from, bytes)]) == bytes
     }
+}
+
+/// The `T` at an address that may not be readable, by one call of the kernel.
+pub fn get_foreign<T: Copy + Default>(from: usize) -> Option<T> {
+    // SAFETY: the first call has no preconditions. The kernel checks the address, and any bytes are
+    // a `T`, as for every type that this module reads.
+    unsafe { Uncopied(Pid(libc::getpid())).get(from) }
 }
 
 /// The address of the current frame of the thread with the thread state at `state`; 0 if it has

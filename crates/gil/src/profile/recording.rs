@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use headway_measure::add;
 
 use super::charges::{Charges, Side};
-use super::frames::{self, Calls, Memory, Own};
+use super::frames::{self, Calls, Foreign, Memory, Own};
 use super::layout::Layout;
 use super::store::{self, Key, Kind, Store};
 use super::wakeup;
 use crate::counters::{self, ThreadCounters, free_list};
+use crate::finalization;
 use crate::registry::gil::{Gil, Locked};
 use crate::registry::threads::this_thread;
 
@@ -34,15 +35,12 @@ static LAST: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
 /// `begin`, and at the end of a profile that continues for a reporter; relaxed, because a reader
 /// that sees the earlier value only charges with more or less detail.
 static IS_ASKED_FOR: AtomicBool = AtomicBool::new(true);
-/// Whether `last_holder_of` was verified, without which no stack of a holder is read. Written by
-/// `control` before `begin`; relaxed, since `STORE` orders it.
+/// Whether the holder's thread state was found in the GIL, without which no stack of a holder is
+/// read. Written by `control` before `begin`; relaxed, since `STORE` orders it.
 static KNOWS_HOLDERS: AtomicBool = AtomicBool::new(false);
 /// The layout of CPython's memory. Written by the first `begin`, before `STORE`.
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
-/// From `cond` of a GIL to its `last_holder`, the thread state of the thread that holds it, in
-/// `struct _gil_runtime_state` of every known CPython.
-const LAST_HOLDER_BEFORE_COND: usize = 24;
 /// How many rows a search for a waiting thread looks at.
 const ROWS_SEARCHED: u64 = 64;
 
@@ -129,11 +127,6 @@ pub fn name_thread(native_id: u32, name: &[u8]) {
     if let Some(store) = present() {
         store.name_thread(native_id, name);
     }
-}
-
-/// Where the thread state of a GIL's holder is stored.
-pub(super) fn last_holder_of(gil: &Gil) -> usize {
-    gil.cond.load(Relaxed).wrapping_sub(LAST_HOLDER_BEFORE_COND)
 }
 
 /// The sums of a GIL, which begin with its first event under the profile.
@@ -300,20 +293,42 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
 }
 
 /// The node of the calling thread's stack. The calling thread holds the GIL's mutex and has just
-/// taken the GIL, or is about to drop it.
+/// taken the GIL, or is about to drop it. Its frames stand still: it is in a hook.
 fn own_node(tables: &store::Locked, gil: &Gil) -> Option<u32> {
     let layout = layout().filter(|_| knows_holders())?;
+    if !finalization::phase().keeps_own_thread_state() {
+        return own_node_while_finalizing(tables, gil, layout);
+    }
     let mut calls = Calls::new();
     // SAFETY: `last_holder` is the calling thread's own thread state, which CPython frees only
-    // after the drop; `control` has verified its place. The thread is in a hook, so its frames
-    // stand still, and they keep their code objects alive.
+    // after the drop, since it does not finalize; `control` has verified its place. The frames keep
+    // their code objects alive.
     unsafe {
-        let state: usize = Own.get(last_holder_of(gil))?;
+        let state: usize = Own.get(gil.addresses().last_holder())?;
         if Own.get::<usize>(state.checked_add(layout.state_thread)?)? != this_thread() {
             return None;
         }
         match frames::read(&mut Own, layout, state, &mut calls) {
             true => tables.node_of(&mut Own, layout, &calls),
+            false => None,
+        }
+    }
+}
+
+/// As `own_node`, through the kernel: a daemon thread takes the GIL with a thread state that the
+/// finalizing thread has freed, and ends only after this hook.
+#[cold]
+#[inline(never)]
+fn own_node_while_finalizing(tables: &store::Locked, gil: &Gil, layout: &Layout) -> Option<u32> {
+    let (mut memory, mut calls) = (Foreign::new(), Calls::new());
+    // SAFETY: `Foreign` asks the kernel to read.
+    unsafe {
+        let state: usize = memory.get(gil.addresses().last_holder())?;
+        if memory.get::<usize>(state.checked_add(layout.state_thread)?)? != this_thread() {
+            return None;
+        }
+        match frames::read_foreign_once(&mut memory, layout, state, &mut calls) {
+            true => tables.node_of(&mut memory, layout, &calls),
             false => None,
         }
     }

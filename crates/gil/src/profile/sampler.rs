@@ -16,7 +16,7 @@ use headway_measure::clock::now_ns;
 use super::charges::{Charges, Running};
 use super::frames::{self, Calls, Foreign, Memory};
 use super::recording::{
-    holder_of_row, is_asked_for, knows_holders, last_holder_of, layout, present, waiting_thread,
+    holder_of_row, is_asked_for, knows_holders, layout, present, waiting_thread,
 };
 use super::store::{Key, Kind, Store};
 use super::wakeup;
@@ -117,7 +117,7 @@ impl Reader {
         let (thread, context) = (holder_of_row(holder), holder.context.load(Relaxed));
         self.memory.refresh();
         // SAFETY: `Foreign` asks the kernel to read.
-        let state = unsafe { self.memory.get::<usize>(last_holder_of(gil))? };
+        let state = unsafe { self.memory.get::<usize>(gil.addresses().last_holder())? };
         let is_read = frames::read_foreign(&mut self.memory, layout, state, &mut self.calls);
         // The thread has held the GIL all the time, so these are its calls.
         let running = running(gil, charges).filter(|running| running.hold == hold)?;

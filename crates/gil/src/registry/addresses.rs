@@ -1,22 +1,28 @@
-//! How the addresses of a GIL relate to each other.
+//! How the addresses of a GIL relate to each other, and the fields that CPython has beside them.
 //!
-//! A GIL lies in a structure of CPython (`struct _gil_runtime_state`) that has `cond`, `mutex`,
-//! `switch_cond` and `switch_mutex`, one behind the other. The distances are learned from the main
-//! GIL; own-GIL sub-interpreters use the same structure.
+//! A GIL lies in a structure of CPython (`struct _gil_runtime_state`) that has `interval`,
+//! `last_holder`, `locked`, `switch_number`, `cond`, `mutex`, `switch_cond` and `switch_mutex`, one
+//! behind the other. Install verifies the distances with the main GIL; own-GIL sub-interpreters use
+//! the same structure.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const COND_BYTES: usize = size_of::<libc::pthread_cond_t>();
 const MUTEX_BYTES: usize = size_of::<libc::pthread_mutex_t>();
 /// The distance from `cond` to `switch_cond`.
 const SWITCH_COND_AFTER_COND: usize = COND_BYTES + MUTEX_BYTES;
 
+/// The distances of the fields before `cond`, each of 8 bytes with its padding.
+const SWITCH_NUMBER_BEFORE_COND: usize = 8;
+const LAST_HOLDER_BEFORE_COND: usize = 24;
+const INTERVAL_BEFORE_COND: usize = 32;
+
 /// The distance from a `PyInterpreterState` to the `cond` of its own GIL; 0 if GILs do not lie in
 /// it. Writer: install. Readers: hooks and snapshots, relaxed.
 static COND_AFTER_INTERPRETER: AtomicUsize = AtomicUsize::new(0);
 
-/// The addresses of a GIL. They are compared, never followed: CPython frees an own GIL with its
-/// interpreter, without notice.
+/// The addresses of a GIL. CPython frees an own GIL with its interpreter, without notice, so only
+/// an event of the GIL follows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     pub cond: usize,
@@ -36,6 +42,51 @@ impl Addresses {
 
     pub fn mutex(self) -> usize {
         self.cond.wrapping_add(COND_BYTES)
+    }
+
+    /// Where the thread state of the last holder is stored.
+    pub fn last_holder(self) -> usize {
+        self.cond.wrapping_sub(LAST_HOLDER_BEFORE_COND)
+    }
+
+    /// The thread state of the last holder.
+    ///
+    /// # Safety
+    /// As `switch_number`.
+    pub unsafe fn read_last_holder(self) -> usize {
+        // SAFETY: the caller's.
+        unsafe { self.field(LAST_HOLDER_BEFORE_COND) as usize }
+    }
+
+    /// The number of takes by another thread state than before. CPython writes it with the mutex.
+    ///
+    /// # Safety
+    /// The GIL exists: it is the main GIL, or the caller runs an event of it.
+    #[inline(always)]
+    pub unsafe fn switch_number(self) -> u64 {
+        // SAFETY: the caller's.
+        unsafe { self.field(SWITCH_NUMBER_BEFORE_COND) }
+    }
+
+    /// The switch interval, in microseconds; CPython waits one microsecond where it is 0.
+    ///
+    /// # Safety
+    /// As `switch_number`.
+    #[inline(always)]
+    pub unsafe fn interval_us(self) -> u64 {
+        // SAFETY: the caller's.
+        unsafe { self.field(INTERVAL_BEFORE_COND) }
+    }
+
+    /// # Safety
+    /// As `switch_number`.
+    #[inline(always)]
+    unsafe fn field(self, before_cond: usize) -> u64 {
+        // SAFETY: the field lies before `cond` in the same structure, which exists, as the caller
+        // promises. CPython writes some fields without the mutex, a word at a time.
+        unsafe {
+            AtomicU64::from_ptr(self.cond.wrapping_sub(before_cond) as *mut u64).load(Relaxed)
+        }
     }
 
     /// The interpreter that this GIL lies in; `None` if GILs do not lie in interpreters.

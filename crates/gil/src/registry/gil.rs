@@ -37,8 +37,6 @@ pub struct Locked {
     latest_ns: u64,
     /// The holder's counters; null before the first hold.
     pub holder: *const ThreadCounters,
-    /// The number of takes by another thread than before, like CPython's `switch_number`.
-    pub switch_number: u64,
     /// The row of the thread that took last; `u32::MAX` before the first take.
     pub last_holder: u32,
     /// Threads inside a timed wait whose beginning the hook saw.
@@ -66,7 +64,6 @@ impl Locked {
         Self {
             latest_ns: 0,
             holder: std::ptr::null(),
-            switch_number: 0,
             last_holder: u32::MAX,
             in_timed_wait: 0,
             waiters: 0,
@@ -102,6 +99,14 @@ pub mod life {
     pub const CLOSED: u32 = 3;
 }
 
+/// An opening of a GIL's counters, as a hook finds it when it begins. Another GIL may get the entry
+/// before the hook ends: where an interpreter ends while a thread waits for its GIL.
+#[derive(Clone, Copy)]
+pub struct Opening {
+    epoch: u32,
+    serial: u32,
+}
+
 /// The serial number of the next opening. Writers: openings, by atomic addition.
 static NEXT_SERIAL: AtomicU32 = AtomicU32::new(1);
 
@@ -126,7 +131,8 @@ pub struct Gil {
     /// The number of the opening, so that a thread does not follow a link to counters of an earlier
     /// one. Writer: the opening. Relaxed.
     pub serial: AtomicU32,
-    /// The counters of this opening. Writer: the opening. Relaxed: `life` orders it.
+    /// The counters of this opening. Writer: the opening. Relaxed: `life` orders it, which whoever
+    /// does not hold the GIL's mutex reads with acquire.
     counters: AtomicPtr<GilCounters>,
     /// The latest moment that a copy of the counters shows. An event that the copy does not show
     /// has no earlier time, so that sums of time only grow from one copy to the next. Writers:
@@ -226,14 +232,31 @@ impl Gil {
         }
     }
 
+    /// The present opening, under the installation `epoch`.
+    #[inline(always)]
+    pub fn opening(&self, epoch: u32) -> Opening {
+        Opening { epoch, serial: self.serial.load(Relaxed) }
+    }
+
+    /// Whether the counters are still open as they were at the beginning of the hook.
+    #[inline(always)]
+    pub fn is_open_as(&self, opening: Opening) -> bool {
+        self.life.load(Relaxed) == life::OPEN
+            && self.serial.load(Relaxed) == opening.serial
+            && installation::is_in_force(opening.epoch)
+    }
+
     /// Runs the changes of an event so that a reader sees all of them or none. Returns `None`,
-    /// without a change, if this GIL's counters are not open under the installation `epoch`. For
-    /// hooks.
+    /// without a change, if this GIL's counters are not open as in `opening`. For hooks.
     ///
     /// # Safety
     /// As [`Gil::locked`].
     #[inline(always)]
-    pub unsafe fn event<T>(&self, epoch: u32, change: impl FnOnce(&mut Locked) -> T) -> Option<T> {
+    pub unsafe fn event<T>(
+        &self,
+        opening: Opening,
+        change: impl FnOnce(&mut Locked) -> T,
+    ) -> Option<T> {
         if self.readers.load(Relaxed) != 0 {
             self.pause_for_readers();
         }
@@ -243,7 +266,7 @@ impl Gil {
         // even sequence. This half of the barrier only keeps the compiler from reordering.
         compiler_fence(SeqCst);
         fence(Release);
-        let current = self.life.load(Relaxed) == life::OPEN && installation::is_in_force(epoch);
+        let current = self.is_open_as(opening);
         // SAFETY: the mutex is held, as the caller promises.
         let result = current.then(|| change(unsafe { self.locked() }));
         self.sequence.store(sequence.wrapping_add(2), Release);
@@ -351,6 +374,12 @@ impl Gil {
         // SAFETY: a GIL has events and is closed only after `open`, which stored counters that are
         // never unmapped.
         unsafe { &*self.counters.load(Relaxed) }
+    }
+
+    /// Where the GIL is.
+    #[inline(always)]
+    pub fn addresses(&self) -> Addresses {
+        Addresses::of_cond(self.cond.load(Relaxed))
     }
 
     /// Opens the GIL: new state, a new serial, empty counters. It is free.
