@@ -276,3 +276,27 @@ def test_a_thread_in_the_queue_of_a_policy_is_cancelled_after_it() -> None:
     )
     (report,) = run_metered(code)
     assert_balanced(report)
+
+
+def test_a_forked_child_does_not_name_a_thread_after_one_of_its_parent() -> None:
+    """The child starts as many threads as the table has entries, so that it uses each again."""
+    code = """
+        import _thread, warnings
+        warnings.simplefilter("ignore")
+        gil.install()
+        over = threading.Event()
+        for _ in range(20): threading.Thread(target=over.wait, name="of the parent").start()
+        pid = os.fork()
+        if not pid:
+            done = threading.Semaphore(0)
+            for _ in range(2100):
+                _thread.start_new_thread(done.release, ())
+                done.acquire()
+            show(sorted({row["name"] for row in gil.snapshot().to_dict()["threads"]}))
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        over.set()
+    """
+    (names,) = run_metered(code)
+    assert not [name for name in names if "of the parent" in name]

@@ -86,9 +86,16 @@ impl Thread {
 
     /// Frees the entry.
     pub fn free(&self) {
-        self.name.set(b"");
-        self.native_id.store(0, Release);
+        self.forget_thread();
         TAKEN.fetch_sub(1, Relaxed);
+    }
+
+    /// Makes the entry one that any thread may take.
+    fn forget_thread(&self) {
+        self.name.set(b"");
+        self.replaced_links.store(0, Relaxed);
+        self.links.iter().for_each(|link| link.serial.store(0, Relaxed));
+        self.native_id.store(0, Release);
     }
 }
 
@@ -234,13 +241,13 @@ pub fn forget_links() {
 /// Frees the entries of other threads in a forked child, and updates the ID of this thread.
 pub fn keep_this_thread_only() {
     let this = current();
-    for thread in &THREADS {
-        if thread.native_id.load(Relaxed) != 0 {
-            let is_this = this.is_some_and(|this| std::ptr::eq(this, thread));
+    for thread in THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) != 0) {
+        thread.unseen.store(0, Relaxed);
+        if this.is_some_and(|this| std::ptr::eq(this, thread)) {
             // SAFETY: gettid has no preconditions.
-            let native_id = if is_this { unsafe { libc::gettid() as u32 } } else { 0 };
-            thread.native_id.store(native_id, Relaxed);
-            thread.unseen.store(0, Relaxed);
+            thread.native_id.store(unsafe { libc::gettid() as u32 }, Relaxed);
+        } else {
+            thread.forget_thread();
         }
     }
     UNSEEN.store(0, Relaxed);
