@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import GIL_ENABLED, python
+from launch import GIL_ENABLED, environment, python
 from metered import PREAMBLE, assert_balanced, run_metered
 
 pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
@@ -242,3 +242,62 @@ def test_a_child_forked_during_an_install_can_install() -> None:
     for _ in range(10):
         (statuses,) = run_metered(code)
         assert set(statuses) <= {0}
+
+
+def test_a_probe_that_no_hook_sees_does_not_keep_the_gil_from_other_threads(
+    tmp_path: Path,
+) -> None:
+    """The probe of the installation sleeps in the GIL's mutex until another thread has the GIL."""
+    source, library = tmp_path / "late.c", tmp_path / "late.so"
+    source.write_text(
+        """
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <poll.h>
+        #include <pthread.h>
+        #include <unistd.h>
+
+        static int begun[2], ended[2];
+        static volatile int is_armed;
+        static __thread int is_exempt;
+
+        void exempt_this_thread(void) { is_exempt = 1; }
+        void prepare(void) { if (pipe(begun) || pipe(ended)) _exit(8); }
+        void arm(void) { is_armed = 1; }
+        void wait_for_probe(void) { char byte; if (read(begun[0], &byte, 1) != 1) _exit(8); }
+        void end_probe(void) { if (write(ended[1], "x", 1) != 1) _exit(8); }
+
+        int pthread_mutex_lock(pthread_mutex_t *mutex)
+        {
+            static int (*next)(pthread_mutex_t *);
+            if (!next) next = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_lock");
+            if (is_armed && !is_exempt) {
+                struct pollfd end = {ended[0], POLLIN, 0};
+                is_armed = 0;
+                if (write(begun[1], "x", 1) != 1 || poll(&end, 1, 5000) != 1) _exit(9);
+            }
+            return next(mutex);
+        }
+        """
+    )
+    command = ["cc", "-O1", "-shared", "-fPIC", source, "-o", library, "-ldl", "-lpthread"]
+    subprocess.run(command, check=True)
+    code = """
+        from headway.errors import Unsupported
+        library = ctypes.CDLL(None)
+        library.prepare()
+        library.exempt_this_thread()
+        def end_probe():
+            library.exempt_this_thread()
+            library.wait_for_probe()
+            library.end_probe()
+        thread = threading.Thread(target=end_probe)
+        thread.start()
+        time.sleep(0.1)
+        library.arm()
+        try: gil.install()
+        except Unsupported: pass
+        thread.join()
+        show("the program goes on")
+    """
+    assert run_metered(code, env=environment(LD_PRELOAD=str(library))) == ["the program goes on"]

@@ -37,8 +37,8 @@ pub struct Host {
     /// `PyInterpreterState_GetID`.
     pub interpreter_id: InterpreterId,
     /// Starts a thread that calls `this_thread_is_the_probe`, takes the GIL and drops it. Drops the
-    /// caller's GIL once `probe_waits` returns true, takes it again, and returns when the thread
-    /// has ended. Returns false if the probe never waited.
+    /// caller's GIL once `probe_waits` returns true, or `probe_sleeps` has for a while, takes it
+    /// again, and returns when the thread has ended. Returns false if the probe never waited.
     pub contend: fn() -> bool,
     /// The caller's thread state, the last holder of the main GIL.
     pub thread_state: usize,

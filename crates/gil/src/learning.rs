@@ -34,6 +34,9 @@ const ANY_GIL: u32 = 2;
 /// The probe thread; while watching for any GIL, the thread of the last signal. Writers: the probe,
 /// with release; hooks, by swap.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
+/// The kernel's ID of the probe thread; 0 before it is one. Writers: install, and the probe, with
+/// release. Reader: install.
+static PROBE_NATIVE_ID: AtomicU32 = AtomicU32::new(0);
 /// The address that the probe waited on, or 0. Writer: its hook, `MUTEX` first, `COND` with
 /// release.
 static COND: AtomicUsize = AtomicUsize::new(0);
@@ -46,6 +49,7 @@ pub fn watch_for_probe() {
     for address in [&THREAD, &COND, &MUTEX, &SWITCH_COND] {
         address.store(0, Relaxed);
     }
+    PROBE_NATIVE_ID.store(0, Relaxed);
     WATCHING_FOR.store(PROBE, Release);
 }
 
@@ -61,7 +65,21 @@ pub fn watch_for_any_gil() {
 
 /// The calling thread is the probe: it takes the GIL next.
 pub fn this_thread_is_the_probe() {
+    // SAFETY: gettid has no preconditions.
+    PROBE_NATIVE_ID.store(unsafe { libc::gettid() } as u32, Release);
     THREAD.store(this_thread(), Release);
+}
+
+/// Returns whether the probe sleeps at this moment, as the kernel tells. It does so where it waits,
+/// whether a hook has seen that or not.
+pub fn probe_sleeps() -> bool {
+    let native_id = PROBE_NATIVE_ID.load(Acquire);
+    // The state follows the name, which is in parentheses and may have any characters.
+    let state = std::fs::read(format!("/proc/self/task/{native_id}/stat")).ok().and_then(|stat| {
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        stat.get(name_end + 2).copied()
+    });
+    native_id != 0 && state == Some(b'S')
 }
 
 /// Returns whether the probe was seen to wait.

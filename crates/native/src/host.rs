@@ -101,6 +101,7 @@ fn thread_states(py: Attached) -> Option<ThreadStates> {
 /// the calling thread holds it.
 fn contend() -> bool {
     const TIMEOUT: Duration = Duration::from_secs(10);
+    const SLEEPING: Duration = Duration::from_millis(500);
     // SAFETY: `headway_gil::install` calls this in the thread that called it, attached.
     let py = unsafe { Attached::assume() };
     // SAFETY: a thread state is attached.
@@ -124,8 +125,14 @@ fn contend() -> bool {
     py.detach(|| may_take.wait().is_leader());
     may_take.wait();
     let began = Instant::now();
-    while !headway_gil::probe_waits() && began.elapsed() < TIMEOUT {
+    let mut awake = began;
+    // All other threads wait for the GIL meanwhile. A probe that sleeps waits already, and where no
+    // hook sees it.
+    while !headway_gil::probe_waits() && began.elapsed() < TIMEOUT && awake.elapsed() < SLEEPING {
         std::thread::sleep(Duration::from_micros(100));
+        if !headway_gil::probe_sleeps() {
+            awake = Instant::now();
+        }
     }
     let joined = py.detach(|| probe.join().is_ok());
     joined && headway_gil::probe_waits()
