@@ -132,12 +132,12 @@ pub fn times_of_this_thread() -> Option<ThreadTimes> {
 
 /// Informs the policy that the next work of the calling thread is unrelated to its last, as in a
 /// thread pool: a thread that computed for one client is not CPU-bound for the next. Call it
-/// between the two, without a GIL.
+/// between the two. It has no effect on a GIL that the thread holds.
 pub fn begin_anew() {
     if is_installed() {
         // The lock keeps a GIL that closes from giving its rows to other threads meanwhile.
         let _registry = registry_lock::lock();
-        for row in rows::rows_of_this_thread() {
+        for row in rows::rows_without_gil_of_this_thread() {
             queue::waiters::begin_anew(row);
             kernel_hints::follow_class(row, false);
         }

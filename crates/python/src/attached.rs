@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 ///
 /// The token does not prove *which* interpreter is attached. Objects of one interpreter must not
 /// be used in another. Inside one borrow of the token this cannot happen; where a [`Stored`]
-/// reference meets a token, debug builds check it.
+/// reference meets a token, it is checked.
 ///
 /// [`Stored`]: crate::stored::Stored
 #[derive(Clone, Copy)]

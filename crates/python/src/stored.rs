@@ -38,9 +38,10 @@ impl Stored {
 
     /// The object, for a thread that is attached to its interpreter.
     ///
-    /// Only debug builds check that it is attached to this one: see [`Attached`].
+    /// # Panics
+    /// If the thread is attached to another one: the token does not tell, see [`Attached`].
     pub fn get<'py>(&self, py: Attached<'py>) -> &Object<'py> {
-        debug_assert_eq!(py.interpreter_id(), self.interpreter);
+        assert_eq!(py.interpreter_id(), self.interpreter, "an object of another interpreter");
         // SAFETY: `Object` is a transparent wrapper of this pointer, whose reference `self` owns.
         unsafe { &*ptr::from_ref(&self.pointer).cast() }
     }

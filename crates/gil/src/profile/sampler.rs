@@ -86,7 +86,7 @@ impl Reader {
     fn look(&mut self) -> bool {
         let Some(store) = present() else { return false };
         let mut any_waits = false;
-        for gil in gils::all().iter().filter(|gil| gil.life.load(Relaxed) == life::OPEN) {
+        for gil in gils::all().iter().filter(|gil| gil.life.load(Acquire) == life::OPEN) {
             let Some(charges) = store.gils.get(gil.index) else { continue };
             let serial = gil.serial.load(Relaxed);
             if charges.serial.load(Acquire) != serial || charges.waiters.load(Relaxed) == 0 {

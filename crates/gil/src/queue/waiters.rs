@@ -134,8 +134,8 @@ pub fn forced_wait_ended(this_thread: ThreadId, now_ns: u64) {
     unsafe { (*record(this_thread).thread.get()).forced_wait_ended(now_ns) };
 }
 
-/// Makes the calling thread a new one for the policies. It neither waits nor holds. Without the
-/// mutex. The hint stays.
+/// Makes the calling thread a new one for the policies. It neither waits nor holds, which
+/// `rows::rows_without_gil_of_this_thread` sees to. Without the mutex. The hint stays.
 pub fn begin_anew(this_thread: ThreadId) {
     // SAFETY: as in `forced_wait_ended`.
     unsafe { (*record(this_thread).thread.get()).begin_anew() };

@@ -111,7 +111,7 @@ pub fn add(addresses: Addresses, interpreter_id: i64) -> Option<&'static Gil> {
 pub fn close_all(process: &'static ProcessCounters) {
     let open: Vec<_> = all()
         .iter()
-        .filter(|gil| match gil.life.load(Relaxed) {
+        .filter(|gil| match gil.life.load(Acquire) {
             life::OPEN => true,
             _ => {
                 gil.life.store(life::UNUSED, Relaxed);
@@ -134,8 +134,9 @@ pub fn close_all(process: &'static ProcessCounters) {
 /// Closes the counters of a GIL that ended with its interpreter, as of its last event. Its
 /// addresses may belong to something else. No thread runs an event of it any more.
 pub fn close_ended(gil: &'static Gil, process: &'static ProcessCounters) {
+    let life_before = gil.life.swap(life::CLOSED, SeqCst);
     gil.forget_addresses();
-    if gil.life.swap(life::CLOSED, SeqCst) == life::OPEN {
+    if life_before == life::OPEN {
         close_counters(gil, process, gil.counters().changed_ns.load(Relaxed));
         aggregation::end_rows_of(process, gil.index);
     } else {

@@ -4,7 +4,7 @@
 //! names are stored here by the ID of the interpreter, which CPython uses once; the name of the
 //! main GIL is stored with the GIL. Nothing here runs in hooks.
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::*};
 
 use super::gil::{Gil, life};
 use super::{gils, rows, threads};
@@ -96,13 +96,14 @@ fn give_all(interpreter_id: i64, name: &[u8]) {
     gils::own()
         .iter()
         .filter(|gil| gil.interpreter_id.load(Relaxed) == interpreter_id)
-        .filter(|gil| matches!(gil.life.load(Relaxed), life::KNOWN | life::OPEN))
+        .filter(|gil| matches!(gil.life.load(Acquire), life::KNOWN | life::OPEN))
         .for_each(|gil| give(gil, name));
 }
 
 fn give(gil: &'static Gil, name: &[u8]) {
     gil.name.set(name);
-    if gil.life.load(Relaxed) == life::OPEN {
+    // With acquire: the opening stored the counters before, in another thread.
+    if gil.life.load(Acquire) == life::OPEN {
         gil.counters().name.set(name);
         trace::name_gil(gil.serial.load(Relaxed), gil.interpreter_id.load(Relaxed), &gil.name);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::gil::Gil;
 use super::gils;
-use super::threads::{Link, Thread, current, current_or_new};
+use super::threads::{Link, Thread, current, current_or_new, this_thread};
 use crate::counters::{ProcessCounters, ThreadCounters, free_list, state};
 use crate::queue::waiters;
 
@@ -110,6 +110,17 @@ fn links_to_gils_of_this_thread() -> impl Iterator<Item = &'static Link> {
 /// The counters that the calling thread has for open GILs.
 pub fn counters_of_this_thread() -> impl Iterator<Item = &'static ThreadCounters> {
     links_to_gils_of_this_thread().map(Link::counters)
+}
+
+/// The rows that the calling thread has for open GILs that it does not hold.
+pub fn rows_without_gil_of_this_thread() -> impl Iterator<Item = u32> {
+    let holds = |serial: u32| {
+        let mut held = gils::all().iter().filter(|gil| gil.serial.load(Relaxed) == serial);
+        held.any(|gil| gil.holder_thread.load(Relaxed) == this_thread())
+    };
+    links_to_gils_of_this_thread()
+        .filter(move |link| !holds(link.serial.load(Relaxed)))
+        .map(|link| link.row.load(Relaxed))
 }
 
 /// The rows that the calling thread has for open GILs.
