@@ -45,6 +45,7 @@ INDIRECT = {
     "headway_gil::hook::": "the original function that the hook replaces",
     "headway_gil::finalization::phase": "Py_IsFinalizing, which reads a variable",
     "headway_gil::gil_creation::saw_unknown_init": "two functions of CPython that read a field",
+    "headway_gil::registry::interpreter_list::newest_in": "PyInterpreterState_Head, likewise",
     "headway_gil::parked_waits::wait_began": "PyThreadState_GetUnchecked, which reads a variable",
     "headway_gil::profile::parked::on_end_of_wait": "PyGILState_GetThisThreadState, likewise",
 }
@@ -68,8 +69,14 @@ class Function:
     name: str = ""
     # The addresses of functions of the module, and the names of others.
     targets: set[int | str] = field(default_factory=set)
+    # Registers that get the address of a function of another library, and those that are called.
+    # The one may be further down than the other.
     loaded: set[str] = field(default_factory=set)
-    calls_register: bool = False
+    called: set[str] = field(default_factory=set)
+
+    @property
+    def calls_register(self) -> bool:
+        return not self.called <= self.loaded
 
 
 Functions = dict[int | str, Function]
@@ -107,7 +114,8 @@ def call_graph(lines: Iterator[str]) -> Functions:
             elif operation in INDIRECT_BRANCHES and (register := REGISTER.match(operands)):
                 # A jump to the sum of a table's base and an entry stays in the function: a `match`.
                 is_table = operation in {"jmp", "br"} and before == "add"
-                function.calls_register |= not is_table and register[1] not in function.loaded
+                if not is_table:
+                    function.called.add(register[1])
             before = operation
     return functions
 

@@ -113,6 +113,7 @@ def report(
         "gils": gils,
         "threads": rows,
         "unmeasured_events": 0,
+        "unmeasured_gils": 0,
         "children": [],
         "unlisted_children": 0,
         **changes,

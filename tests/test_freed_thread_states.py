@@ -1,13 +1,12 @@
-"""What Headway reads while CPython finalizes, under an allocator that protects freed thread states.
+"""The finalization of CPython, under an allocator that protects freed thread states.
 
-CPython frees the thread states of daemon threads while these wait in a hook or run a C function. Any
-access to one is then a SIGSEGV.
+CPython frees the thread states of daemon threads while these wait in a hook or run a C function.
+Any access to one is then a SIGSEGV.
 """
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 

@@ -97,6 +97,34 @@ def test_many_interpreters_one_after_another_are_bounded() -> None:
 
 
 @pytest.mark.skipif(not OWN_GILS, reason="sub-interpreters share the GIL, or there is none")
+def test_a_gil_keeps_its_counters_however_many_interpreters_are_made_after_its_own() -> None:
+    """There is room for 61 own GILs. The newest are not measured, until one ends."""
+    code = """
+        gil.install()
+        every = [create() for _ in range(64)]
+        for each in every: run(each, "x = 1")
+        show([[int(each) for each in every], gil.snapshot().to_dict()])
+        interpreters.destroy(every[5])
+        fresh = create()
+        run(fresh, "x = 1")
+        show([int(every[5]), int(fresh), gil.snapshot().to_dict()])
+    """
+    (ids, full), (ended, fresh, report) = run_with_interpreters(code)  # type: ignore[misc]
+
+    def measured(report: dict[str, object]) -> list[int]:
+        rows: list[dict[str, object]] = report["gils"]  # type: ignore[assignment]
+        alive = [row["interpreters"] for row in rows if row["alive"] and row["interpreters"]]
+        return sorted(ids[0] for ids in alive)  # type: ignore[index]
+
+    assert_balanced(full)
+    assert measured(full) == [0, *ids[:61]]
+    assert full["unmeasured_gils"] == 3
+    assert_balanced(report)
+    assert measured(report) == sorted({0, *ids[:61], fresh} - {ended})
+    assert report["unmeasured_gils"] == 3
+
+
+@pytest.mark.skipif(not OWN_GILS, reason="sub-interpreters share the GIL, or there is none")
 def test_a_gil_is_named_by_a_thread_that_holds_it_before_and_after_the_install() -> None:
     code = """
         from headway import _native

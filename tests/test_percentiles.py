@@ -69,6 +69,7 @@ def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:
         "threads": [thread],
         "parks": None,
         "unmeasured_events": 0,
+        "unmeasured_gils": 0,
         "children": [],
         "unlisted_children": 0,
     }

@@ -147,10 +147,11 @@ def test_a_call_that_cannot_be_preempted_is_told_before_the_summary() -> None:
 
 
 def test_what_the_books_lack_is_said() -> None:
-    made = {**convoy(), "unmeasured_events": 3, "unlisted_children": 2}
+    made = {**convoy(), "unmeasured_events": 3, "unmeasured_gils": 1, "unlisted_children": 2}
     text = " ".join(terminal.draw(decoded(made)).split())
     assert (
-        "Not in these books, for want of room: 3 events of threads and 2 of the children." in text
+        "Not in these books, for want of room: 3 events of threads, 1 own GIL of sub-interpreters, "
+        "2 of the children." in text
     )
     assert "Not in these books" not in terminal.draw(decoded(convoy()))
 

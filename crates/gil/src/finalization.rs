@@ -1,10 +1,10 @@
 //! The phases of CPython's end, and what Headway may do in each.
 //!
-//! | phase | threads | thread states and frames | Headway |
+//! | phase | frees the state of a waiting thread | a hook reads its thread's | stacks |
 //! |---|---|---|---|
-//! | [`Running`](Phase::Running) | take GILs and run | freed by their own threads | reads its own thread's directly, requests stacks |
-//! | [`ForkedChild`](Phase::ForkedChild) | the forking one alone | those of the parent's threads are left | expects the main GIL to be initialized again, requests no stack |
-//! | [`Finalizing`](Phase::Finalizing) | one finalizes; a daemon thread hangs or ends where it takes a GIL, after the hook | freed by the finalizing thread, while their own threads wait in hooks | reads any of them through the kernel, requests no stack |
+//! | [`Running`](Phase::Running) | nobody | directly | are requested |
+//! | [`ForkedChild`](Phase::ForkedChild) | nobody: no thread waits | directly | no |
+//! | [`Finalizing`](Phase::Finalizing) | the finalizing thread | through the kernel | no |
 //!
 //! CPython sets its own flag with the main GIL held, before it frees the first thread state of
 //! another thread, and clears it where an embedding program starts Python again. So a thread that

@@ -31,10 +31,8 @@ pub fn saw_init(cond: usize) {
 /// `pthread_cond_destroy` runs at `cond`. CPython up to 3.15 destroys only some GILs; see
 /// `interpreters::match_interpreters`. The caller is the last thread that uses the GIL.
 pub fn saw_destroy(cond: usize) {
-    if let Some((gil, Role::Cond)) = gils::find(cond) {
-        if let Some(process) = counters::of_this_process() {
-            gils::close_ended(gil, process);
-        }
+    if let Some(process) = counters::of_this_process() {
+        gils::close_ended_at(cond, process);
     }
 }
 
@@ -60,13 +58,13 @@ fn saw_unknown_init(address: usize) {
     }
 }
 
-/// A known GIL is initialized again: in a forked child (`finalization::Phase::ForkedChild`); when an
-/// interpreter gets the memory of one that ended; or when an embedding program starts Python again.
-/// No thread holds the GIL or waits for it.
+/// A known GIL is initialized again: in a forked child (`finalization::Phase::ForkedChild`); when
+/// an interpreter gets the memory of one that ended; or when an embedding program starts Python
+/// again. No thread holds the GIL or waits for it.
 fn initialized_again(gil: &'static Gil, cond: usize) {
     let Some(process) = counters::of_this_process() else { return };
     if !std::ptr::eq(gil, gils::main()) {
-        gils::close_ended(gil, process);
+        gils::close_ended_at(cond, process);
         return saw_unknown_init(cond);
     }
     if gil.life.load(Relaxed) != life::OPEN {

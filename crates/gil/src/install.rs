@@ -14,7 +14,8 @@ use crate::installation::{self, Change, is_installed};
 use crate::parked_waits::{self, ThreadStates};
 use crate::queue::{self, waiters};
 use crate::registry::addresses::{self, Addresses};
-use crate::registry::interpreters::{self, InterpreterId, NewestInterpreter};
+use crate::registry::interpreter_list::NewestInterpreter;
+use crate::registry::interpreters::{self, InterpreterId};
 use crate::registry::thread_end::end_of_thread;
 use crate::registry::{gils, threads};
 use crate::{events, fork, learning, membarrier, profile, registry_lock};
@@ -167,7 +168,7 @@ pub fn install(host: &Host, location: Location) -> Result<(), Refusal> {
             events::open(main, process, now_ns);
             events::open_held(main, main.locked(), process);
         }
-        interpreters::match_interpreters(&host.interpreters, process);
+        interpreters::match_interpreters(|| host.interpreters.clone(), process);
     } else {
         learning::watch_for_any_gil();
     }

@@ -37,6 +37,7 @@ mod counters;
 mod errno;
 mod events;
 pub mod finalization;
+mod foreign_memory;
 mod fork;
 mod gil_creation;
 mod hook;
@@ -73,6 +74,10 @@ pub use profile::layout::{Layout, LineFormat};
 pub use profile::resolver::{CUT_FRAME, Frame};
 pub use profile::sampler;
 pub use profile::{STACK_DEPTH, is_on as profile_is_on, knows_holders as profile_knows_holders};
+pub use registry::interpreter_list::{
+    InterpreterList, existing as existing_interpreters, know as know_interpreter_list,
+};
+pub use registry::interpreters::owns_gil;
 pub use registry::names::{name_gil_of, name_of, name_this_thread, name_thread};
 pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
@@ -175,13 +180,13 @@ pub fn switch_interval_ns() -> Option<u64> {
 }
 
 /// Compares with the interpreters that exist, by address and ID: closes the counters of those that
-/// ended, and aggregates rows if there are many. The caller holds the main GIL, and no interpreter
-/// is made without it.
-pub fn match_interpreters(existing: &[(usize, i64)]) {
-    names::keep_only(existing);
+/// ended, and aggregates rows if there are many. `list` returns them and waits for nobody. The
+/// caller holds the main GIL.
+pub fn match_interpreters(list: impl Fn() -> Vec<(usize, i64)>) {
+    names::forget_unlisted(&list);
     if let Some(process) = counters::of_this_process() {
         if is_installed() {
-            interpreters::match_interpreters(existing, process);
+            interpreters::match_interpreters(&list, process);
             counters::aggregation::aggregate_if_many(process);
         }
     }

@@ -22,6 +22,7 @@ use headway_measure::clock::now_ns;
 
 use crate::counters::{self, ProcessCounters, ThreadCounters};
 use crate::finalization;
+use crate::foreign_memory;
 use crate::installation;
 use crate::profile::{self, parked};
 use crate::registry::{gils, rows};
@@ -104,7 +105,7 @@ fn state_of(current: usize) -> Option<i32> {
         // only its own thread frees, since CPython does not finalize.
         return Some(unsafe { AtomicI32::from_ptr(state as *mut i32).load(Relaxed) });
     }
-    profile::get_foreign(state)
+    foreign_memory::get(state)
 }
 
 fn kind_of(attached: Option<bool>, limit_ns: Option<u64>) -> Kind {

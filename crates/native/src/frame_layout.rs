@@ -83,9 +83,11 @@ fn base() -> Option<Layout> {
     })
 }
 
-/// The offsets that this build of CPython states at the beginning of `_PyRuntime`.
+/// The words of `_Py_DebugOffsets`, by index, with which `_PyRuntime` begins: `None` for one that
+/// is too large for an offset in a structure. `None` if this is another CPython than this module
+/// was built for.
 #[cfg(Py_3_13)]
-fn base() -> Option<Layout> {
+pub fn debug_offsets() -> Option<impl Fn(usize) -> Option<usize>> {
     const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
     // SAFETY: a C string.
     let runtime = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_PyRuntime".as_ptr()) }.cast::<u64>();
@@ -94,13 +96,20 @@ fn base() -> Option<Layout> {
     }
     // SAFETY: `_PyRuntime` begins with `_Py_DebugOffsets` from 3.13 on, which is longer than any
     // index below.
-    let stated = |index: usize| unsafe { runtime.add(index).read() };
+    let stated = move |index: usize| unsafe { runtime.add(index).read() };
     // SAFETY: a constant of CPython's.
     let version = unsafe { Py_Version };
     let free_threaded = u64::from(cfg!(Py_GIL_DISABLED));
     if stated(0) != COOKIE || stated(1) >> 16 != version >> 16 || stated(2) != free_threaded {
         return None;
     }
+    Some(move |index: usize| usize::try_from(stated(index)).ok().filter(|at| *at < 1 << 16))
+}
+
+/// The offsets that this build of CPython states at the beginning of `_PyRuntime`.
+#[cfg(Py_3_13)]
+fn base() -> Option<Layout> {
+    let at = debug_offsets()?;
     // Indices of `current_frame` and `thread_id`, and of the first fields of `interpreter_frame`,
     // `code_object`, `pyobject`, `bytes_object` and `unicode_object`, behind each one's size.
     let [frame, thread, interpreter_frame, code, object, bytes, text] = if cfg!(Py_3_15) {
@@ -110,7 +119,6 @@ fn base() -> Option<Layout> {
     } else {
         [23, 24, 29, 35, 45, 65, 68]
     };
-    let at = |index: usize| usize::try_from(stated(index)).ok().filter(|at| *at < 1 << 16);
     let text_ascii = at(text + 2)?;
     Some(Layout {
         state_frame: at(frame)?,

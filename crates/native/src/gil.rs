@@ -4,7 +4,7 @@
 //! exceptions.
 
 use crate::host::host;
-use crate::interpreters::{all_interpreters, match_interpreters, note_main_interpreter};
+use crate::interpreters::{interpreters_and_ids, match_interpreters, note_main_interpreter};
 use crate::report::{process_dict, trace_dict};
 use headway_gil::{Location, PolicyName, Refusal};
 use headway_python::attached::Attached;
@@ -71,10 +71,16 @@ pub static FUNCTIONS: Methods<16> = Methods::new([
         match_ended_interpreters,
         c"gil_match_interpreters()\n\
           \n\
-          Closes the counters of interpreters that ended. Must not run while a thread that does\n\
-          not hold the main GIL makes an interpreter.",
+          Closes the counters of interpreters that ended.",
     ),
-    function(c"gil_interpreters", interpreters, c"gil_interpreters() -> list[int]"),
+    function(
+        c"gil_interpreters",
+        interpreters,
+        c"gil_interpreters() -> list[tuple[int, bool]]\n\
+          \n\
+          Returns the interpreters, the newest first, and for each whether it has a GIL beside the\n\
+          main one. Only a process that was measured knows that.",
+    ),
     function(c"gil_run", run_identity, c"gil_run() -> int | None"),
     END,
 ]);
@@ -215,9 +221,8 @@ fn match_ended_interpreters<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResu
 }
 
 fn interpreters<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    list(py, all_interpreters(py), |interpreter| {
-        // SAFETY: the interpreter is in CPython's list.
-        unsafe { PyInterpreterState_GetID(interpreter) }.to_python(py)
+    list(py, interpreters_and_ids(py), |(interpreter, id)| {
+        tuple(py, &[&id, &(id != 0 && headway_gil::owns_gil(interpreter))])
     })
 }
 

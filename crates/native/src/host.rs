@@ -1,6 +1,6 @@
 //! The description of the running CPython for the meter, from its C API.
 
-use crate::interpreters::{gil_enabled, interpreters_and_ids};
+use crate::interpreters::{gil_enabled, interpreters_and_ids, newest_interpreter};
 use headway_gil::{Host, ThreadStates};
 use headway_python::attached::Attached;
 use headway_python::c_api::*;
@@ -45,17 +45,13 @@ pub unsafe extern "C" fn is_finalizing() -> c_int {
     #[cfg(not(Py_3_13))]
     {
         unsafe extern "C" {
-            // Exported by 3.10 to 3.12 (Include/cpython/pylifecycle.h); pyo3-ffi does not declare it.
+            // Exported by 3.10 to 3.12 (Include/cpython/pylifecycle.h); pyo3-ffi does not declare
+            // it.
             fn _Py_IsFinalizing() -> c_int;
         }
         // SAFETY: no preconditions.
         unsafe { _Py_IsFinalizing() }
     }
-}
-
-unsafe extern "C" fn newest_interpreter() -> *mut c_void {
-    // SAFETY: reads the head of the runtime's list; needs no thread state.
-    unsafe { PyInterpreterState_Head().cast() }
 }
 
 unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {

@@ -1,26 +1,76 @@
 //! The interpreters of the process, for the meter.
 
+#[cfg(Py_3_13)]
+use crate::frame_layout::debug_offsets;
+use headway_gil::InterpreterList;
 use headway_python::attached::Attached;
 use headway_python::c_api::*;
 use headway_python::convert::FromPython;
 use headway_python::exception::clear_raised;
 use headway_python::object::{Object, Raised};
+use std::ffi::c_void;
 
-pub fn all_interpreters(_: Attached) -> impl Iterator<Item = *mut PyInterpreterState> {
-    // SAFETY: a thread state is attached. CPython's own `list_all` walks the list this way.
-    let first = unsafe { PyInterpreterState_Head() };
-    std::iter::successors((!first.is_null()).then_some(first), |interpreter| {
-        // SAFETY: a thread state is attached, and the interpreter is in CPython's list.
-        let next = unsafe { PyInterpreterState_Next(*interpreter) };
-        (!next.is_null()).then_some(next)
-    })
+/// Makes the list of interpreters known to the meter, where this CPython keeps it.
+pub fn know_list() {
+    if let Some((next_offset, id_offset)) = offsets() {
+        // SAFETY: the main interpreter exists, since a module is being imported.
+        let main = unsafe { PyInterpreterState_Main() } as usize;
+        let newest = newest_interpreter;
+        headway_gil::know_interpreter_list(InterpreterList {
+            newest,
+            main,
+            next_offset,
+            id_offset,
+        });
+    }
 }
 
-/// Returns the address and the id of each interpreter.
+pub unsafe extern "C" fn newest_interpreter() -> *mut c_void {
+    // SAFETY: reads the head of the runtime's list; needs no thread state.
+    unsafe { PyInterpreterState_Head().cast() }
+}
+
+/// The offsets of `next` and `id` in a `PyInterpreterState`: from `_Py_DebugOffsets` from 3.13 on,
+/// from the headers of 3.10 to 3.12.
+#[cfg(not(Py_3_13))]
+fn offsets() -> Option<(usize, usize)> {
+    Some((
+        0,
+        if cfg!(Py_3_12) {
+            8
+        } else if cfg!(Py_3_11) {
+            48
+        } else {
+            24
+        },
+    ))
+}
+
+#[cfg(Py_3_13)]
+fn offsets() -> Option<(usize, usize)> {
+    let stated = debug_offsets()?;
+    Some((stated(8)?, stated(7)?))
+}
+
+/// Returns the address and the ID of each interpreter, the newest first.
 pub fn interpreters_and_ids(py: Attached) -> Vec<(usize, i64)> {
-    // SAFETY: the interpreter is in CPython's list.
-    let id = |interpreter| unsafe { PyInterpreterState_GetID(interpreter) };
-    all_interpreters(py).map(|interpreter| (interpreter as usize, id(interpreter))).collect()
+    headway_gil::existing_interpreters().unwrap_or_else(|| listed_by_cpython(py))
+}
+
+/// The same by CPython's functions, if its list is elsewhere than expected, or the kernel forbids
+/// the process to read its own memory. CPython's own `list_all` walks the list this way too, and
+/// follows an interpreter that a thread without the main GIL ends meanwhile.
+fn listed_by_cpython(_: Attached) -> Vec<(usize, i64)> {
+    let mut found = Vec::new();
+    // SAFETY: a thread state is attached, and each interpreter is in CPython's list.
+    unsafe {
+        let mut interpreter = PyInterpreterState_Head();
+        while !interpreter.is_null() {
+            found.push((interpreter as usize, PyInterpreterState_GetID(interpreter)));
+            interpreter = PyInterpreterState_Next(interpreter);
+        }
+    }
+    found
 }
 
 /// Returns whether the GIL is enabled, which is always the case except in free-threaded builds. The
@@ -57,7 +107,7 @@ pub fn note_main_interpreter(py: Attached) {
 pub fn match_interpreters(py: Attached) -> bool {
     let is_main = py.is_main_interpreter();
     if is_main {
-        headway_gil::match_interpreters(&interpreters_and_ids(py));
+        headway_gil::match_interpreters(|| interpreters_and_ids(py));
     }
     is_main
 }

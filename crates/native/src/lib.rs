@@ -49,6 +49,7 @@ static DEFINITION: Definition = Definition::new(
 
 fn execute(module: &Object) -> PyResult<()> {
     headway_gil::finalization::know(host::is_finalizing);
+    interpreters::know_list();
     add_functions(module, &declaration::FUNCTIONS)?;
     add_functions(module, &gc_watch::FUNCTIONS)?;
     add_functions(module, &gil::FUNCTIONS)?;

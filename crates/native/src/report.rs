@@ -26,6 +26,7 @@ pub fn process_dict<'py>(py: Attached<'py>, snapshot: &Snapshot) -> PyResult<Obj
             ("threads", &list(py, &snapshot.threads, |row| thread_dict(py, row))?),
             ("parks", &parks),
             ("unmeasured_events", &snapshot.unmeasured_events),
+            ("unmeasured_gils", &snapshot.unmeasured_gils),
             ("children", &list(py, &snapshot.children, |row| process_dict(py, row))?),
             ("unlisted_children", &snapshot.unlisted_children),
         ],

@@ -78,7 +78,7 @@ def read_counters() -> Raw:
     raw: Raw | None = native.gil_snapshot()
     if raw is None:
         raise NotInstalled("no books to read: call headway.gil.install() first")
-    raw["interpreters"] = native.gil_interpreters()
+    raw["interpreters"] = [id for id, has_own_gil in native.gil_interpreters() if not has_own_gil]
     return raw
 
 

@@ -89,6 +89,7 @@ def _process(raw: Raw) -> GilReport:
         threads=sorted(map(_thread, raw["threads"]), key=lambda row: -row.waited_s),
         free_threading=None if raw["parks"] is None else _free_threading(raw["parks"]),
         unmeasured_events=raw["unmeasured_events"],
+        unmeasured_gils=raw["unmeasured_gils"],
         children=[_process(child) for child in raw["children"]],
         unlisted_children=raw["unlisted_children"],
     )
@@ -100,9 +101,7 @@ def _gil(row: Raw, process: Raw) -> GilRow:
     if row["folded"]:
         name, interpreters = f"({row['folded']} ended)", []
     elif own == 0:
-        others = {other["interpreter"] for other in process["gils"]} - {0}
-        shared = [id for id in process.get("interpreters", [0]) if id not in others]
-        name, interpreters = "main", shared
+        name, interpreters = "main", process.get("interpreters", [0])
     else:
         name = f"interpreter {'?' if own is None else own}"
         interpreters = [] if own is None else [own]

@@ -310,6 +310,7 @@ class GilReport(Record):
         "threads": _list_of(ThreadRow.decode),
         "free_threading": _or_null(FreeThreading.decode),
         "unmeasured_events": _INTEGER,
+        "unmeasured_gils": _INTEGER,
         "children": lambda value, path: _list_of(GilReport.decode)(value, path),
         "unlisted_children": _INTEGER,
     }
@@ -330,6 +331,8 @@ class GilReport(Record):
     #: The waits of a free-threaded build; null for other builds.
     free_threading: FreeThreading | None
     unmeasured_events: int  #: Events of threads that found no free row of counters.
+    #: Own GILs of sub-interpreters that found no room in the counters when these were made.
+    unmeasured_gils: int
     children: list[GilReport]  #: The reports of the child processes.
     unlisted_children: int  #: How many child processes have no report.
 

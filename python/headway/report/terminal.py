@@ -350,9 +350,11 @@ def _missing(report: GilReport) -> str:
     lacks = []
     if report.unmeasured_events:
         lacks.append(f"{units.number(report.unmeasured_events, 'event')} of threads")
+    if report.unmeasured_gils:
+        lacks.append(f"{units.number(report.unmeasured_gils, 'own GIL')} of sub-interpreters")
     if report.unlisted_children:
         lacks.append(f"{report.unlisted_children:,} of the children")
-    return f"Not in these books, for want of room: {' and '.join(lacks)}." if lacks else ""
+    return f"Not in these books, for want of room: {', '.join(lacks)}." if lacks else ""
 
 
 def _wrap(text: str, width: int) -> list[str]:

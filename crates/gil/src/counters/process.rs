@@ -41,6 +41,9 @@ pub struct ProcessCounters {
     pub policy: AtomicU32,
     /// 1 if the waits of a free-threaded build are counted; see `parked_waits`.
     pub sees_parks: AtomicU32,
+    /// Own GILs that found no room in the table of GILs when their interpreters were made, or when
+    /// the meter was installed. Writers: holders of the lock of the table.
+    pub unmeasured_gils: AtomicU32,
     /// The CPU time of the process when its counters opened.
     pub cpu_opened_ns: AtomicU64,
     /// The CPU time of the process when its counters closed; while they are open, when the process
@@ -84,6 +87,7 @@ impl ProcessCounters {
         }
         self.gil_enabled.store(gil_enabled as u32, Relaxed);
         self.unmeasured.store(0, Relaxed);
+        self.unmeasured_gils.store(0, Relaxed);
         self.sees_parks.store(0, Relaxed);
         self.open_cpu_time();
         self.closed_ns.store(0, Relaxed);

@@ -139,8 +139,8 @@ unsafe extern "C-unwind" fn cond_timedwait(
     };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };
-    // `event` notices if the meter was removed meanwhile, or removed and installed again, and if the
-    // GIL has ended.
+    // `event` notices if the meter was removed meanwhile, or removed and installed again, and if
+    // the GIL has ended.
     if let Some(switch_number) = switch_number {
         let outcome = match result == libc::ETIMEDOUT {
             true => Outcome::TimedOut,

@@ -1,13 +1,13 @@
 //! A stack of Python calls, read from memory without calling CPython.
 //!
-//! A thread reads its own frames in a hook, where they stand still, with [`Own`], unless CPython may
-//! have freed them (`finalization`). It reads those, and the sampler the frames of a running thread,
-//! with [`Foreign`], which fails where no memory is.
+//! A thread reads its own frames in a hook, where they stand still, with [`Own`], unless CPython
+//! may have freed them (`finalization`). It reads those, and the sampler the frames of a running
+//! thread, with [`Foreign`], which fails where no memory is.
 
 use std::ops::Range;
 
 use super::layout::{Layout, TAG_BITS};
-use crate::errno::error_of;
+use crate::foreign_memory::{Pid, local, remote};
 
 /// The deepest calls of a stack that are kept.
 pub const DEPTH: usize = 128;
@@ -166,45 +166,13 @@ impl<const BYTES: usize> Block<BYTES> {
     }
 }
 
-/// Room for the kernel to write to.
-fn local(bytes: &mut [u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
-}
-
-fn remote(start: usize, bytes: usize) -> libc::iovec {
-    libc::iovec { iov_base: start as *mut _, iov_len: bytes }
-}
-
-/// This process, for the kernel.
-#[derive(Clone, Copy)]
-struct Pid(libc::pid_t);
-
-impl Pid {
-    /// Copies the memory of `from` to `to`, of the same sizes, up to the first byte that cannot be
-    /// read. Returns the number of bytes.
-    fn read(self, to: &[libc::iovec], from: &[libc::iovec]) -> usize {
-        let (to_count, from_count) = (to.len() as libc::c_ulong, from.len() as libc::c_ulong);
-        let mut count = 0;
-        error_of(|| {
-            // SAFETY: `to` has room, and the kernel checks the other addresses.
-            count = unsafe {
-                let (to, from) = (to.as_ptr(), from.as_ptr());
-                libc::process_vm_readv(self.0, to, to_count, from, from_count, 0)
-            };
-            count as libc::c_long
-        });
-        usize::try_from(count).unwrap_or(0)
-    }
-}
-
 impl Foreign {
     /// A frame is smaller than that, unless its function has very many variables.
     const FRAME_BYTES: usize = 256;
     const PAGE_BYTES: usize = 4096;
 
     pub fn new() -> Self {
-        // SAFETY: the call has no preconditions.
-        let pid = Pid(unsafe { libc::getpid() });
+        let pid = Pid::of_this_process();
         Self {
             frames: Block::EMPTY,
             objects: [const { Block::EMPTY }; OBJECTS],
@@ -301,13 +269,6 @@ impl Memory for Uncopied {
         let local = libc::iovec { iov_base: to.cast(), iov_len: bytes };
         self.0.read(&[local], &[remote(from, bytes)]) == bytes
     }
-}
-
-/// The `T` at an address that may not be readable, by one call of the kernel.
-pub fn get_foreign<T: Copy + Default>(from: usize) -> Option<T> {
-    // SAFETY: the first call has no preconditions. The kernel checks the address, and any bytes are
-    // a `T`, as for every type that this module reads.
-    unsafe { Uncopied(Pid(libc::getpid())).get(from) }
 }
 
 /// The address of the current frame of the thread with the thread state at `state`; 0 if it has

@@ -27,7 +27,7 @@ mod store;
 mod tests;
 mod wakeup;
 
-pub use frames::{DEPTH as STACK_DEPTH, get_foreign};
+pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{
     EndedWait, close, is_on, knows_holders, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
 };

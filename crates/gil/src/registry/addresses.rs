@@ -14,6 +14,7 @@ const SWITCH_COND_AFTER_COND: usize = COND_BYTES + MUTEX_BYTES;
 
 /// The distances of the fields before `cond`, each of 8 bytes with its padding.
 const SWITCH_NUMBER_BEFORE_COND: usize = 8;
+const LOCKED_BEFORE_COND: usize = 16;
 const LAST_HOLDER_BEFORE_COND: usize = 24;
 const INTERVAL_BEFORE_COND: usize = 32;
 
@@ -47,6 +48,11 @@ impl Addresses {
     /// Where the thread state of the last holder is stored.
     pub fn last_holder(self) -> usize {
         self.cond.wrapping_sub(LAST_HOLDER_BEFORE_COND)
+    }
+
+    /// Where `locked` is stored: an `int`, 1 while the GIL is held, -1 before it is created.
+    pub fn locked(self) -> usize {
+        self.cond.wrapping_sub(LOCKED_BEFORE_COND)
     }
 
     /// The thread state of the last holder.

@@ -246,6 +246,13 @@ impl Gil {
             && installation::is_in_force(opening.epoch)
     }
 
+    /// Whether this is the own GIL of the interpreter with this address and ID.
+    pub fn is_owned_by(&self, interpreter: usize, id: i64) -> bool {
+        self.cond.load(Relaxed) != 0
+            && self.interpreter.load(Relaxed) == interpreter
+            && self.interpreter_id.load(Relaxed) == id
+    }
+
     /// Runs the changes of an event so that a reader sees all of them or none. Returns `None`,
     /// without a change, if this GIL's counters are not open as in `opening`. For hooks.
     ///

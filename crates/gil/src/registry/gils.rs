@@ -2,17 +2,18 @@
 //!
 //! `find` runs in hooks. The rest runs without a GIL's mutex.
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
 
 use super::addresses::Addresses;
 use super::gil::{Gil, Role, life};
+use super::interpreter_list;
 use crate::counters::{self, GILS, NO_GIL, ProcessCounters, aggregation, free_list, state};
 use crate::{membarrier, trace};
 
 /// The GILs of this process. Entry 0 is that of the main interpreter. An entry has the counters of
-/// the same index. Entries are added by holders of `ADDING`.
+/// the same index. Entries of own GILs are added and closed by holders of `ADDING`.
 static TABLE: [Gil; GILS] = {
     let mut table = [const { Gil::new(0) }; GILS];
     let mut index = 0;
@@ -25,10 +26,14 @@ static TABLE: [Gil; GILS] = {
 /// Entries below this one have been in use. Writers: holders of `ADDING`, with release; a forked
 /// child. Readers: every search, with acquire.
 static HIGH_WATER: AtomicUsize = AtomicUsize::new(1);
-/// 1 while a thread adds an entry. Set by swap, with acquire; cleared with release, and in a forked
-/// child. A thread takes it without a GIL's mutex and without the registry lock, which its holder
-/// may take.
+/// 1 while a thread adds an entry or closes one. Set by swap, with acquire; cleared with release,
+/// and in a forked child. A thread takes it without a GIL's mutex and without the registry lock,
+/// which its holder may take.
 static ADDING: AtomicUsize = AtomicUsize::new(0);
+
+/// The greatest ID of an interpreter whose GIL found no room; -1 for none. Writers: holders of
+/// `ADDING`; a forked child. Relaxed.
+static LAST_REFUSED_ID: AtomicI64 = AtomicI64::new(-1);
 
 pub fn main() -> &'static Gil {
     &TABLE[0]
@@ -73,24 +78,27 @@ fn find_own_gil(address: usize) -> Option<(&'static Gil, Role)> {
     own().iter().find_map(|gil| gil.role_of(address).map(|role| (gil, role)))
 }
 
-/// Adds a GIL as `KNOWN`, unless it is in the table. Returns `None` if there is no room.
-pub fn add(addresses: Addresses, interpreter_id: i64) -> Option<&'static Gil> {
+/// Adds a GIL as `KNOWN`, unless it is in the table. If there is no room, the GIL is left to
+/// CPython and counted as not measured: an entry in use is never taken from its GIL, whose threads
+/// may wait in a hook.
+pub fn add(addresses: Addresses, interpreter_id: i64) {
     let _adding = Adding::begin();
-    if let Some((gil, _)) = find(addresses.cond) {
-        return Some(gil);
+    if find(addresses.cond).is_some() {
+        return;
     }
     let oldest = |in_life: u32| {
         let entries = TABLE.iter().take(NO_GIL).skip(1);
         let entries = entries.filter(|gil| gil.life.load(Relaxed) == in_life);
         entries.min_by_key(|gil| gil.serial.load(Relaxed))
     };
-    // If all are open, the oldest has most likely ended with its interpreter, which only a snapshot
-    // notices. If it has not, the next snapshot makes it known again.
-    let gil =
-        oldest(life::UNUSED).or_else(|| oldest(life::CLOSED)).or_else(|| oldest(life::OPEN))?;
-    if gil.life.load(Relaxed) == life::OPEN {
-        close_ended(gil, counters::of_this_process()?);
-    }
+    let unused = || oldest(life::UNUSED).or_else(|| oldest(life::CLOSED));
+    // Of an interpreter that ended, nothing tells.
+    let Some(gil) = unused().or_else(|| {
+        close_unlisted_while_adding();
+        unused()
+    }) else {
+        return refuse(interpreter_id);
+    };
     if gil.life.load(Relaxed) == life::CLOSED {
         if let Some(process) = counters::of_this_process() {
             aggregation::aggregate_gil(process, gil.index);
@@ -104,7 +112,48 @@ pub fn add(addresses: Addresses, interpreter_id: i64) -> Option<&'static Gil> {
     // The thread that makes the interpreter needs a row for it.
     counters::of_this_process().inspect(|process| free_list::prepare(process));
     HIGH_WATER.fetch_max(gil.index + 1, Release);
-    Some(gil)
+}
+
+/// Counts a GIL that found no room, once. CPython gives a later interpreter a greater ID.
+fn refuse(interpreter_id: i64) {
+    if LAST_REFUSED_ID.fetch_max(interpreter_id, Relaxed) < interpreter_id {
+        if let Some(process) = counters::of_this_process() {
+            process.unmeasured_gils.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Closes the own GILs of interpreters that ended, if the list of interpreters can be read. The
+/// caller holds `ADDING`.
+fn close_unlisted_while_adding() {
+    let Some(process) = counters::of_this_process() else { return };
+    const { assert!(GILS <= u64::BITS as usize) };
+    let in_use = interpreter_list::collect(|in_use: &mut u64, interpreter, id| {
+        let owned = own().iter().find(|gil| gil.is_owned_by(interpreter, id));
+        *in_use |= owned.map_or(0, |gil| 1 << gil.index);
+    });
+    let Some(in_use) = in_use else { return };
+    for gil in own().iter().filter(|gil| gil.cond.load(Relaxed) != 0) {
+        if in_use >> gil.index & 1 == 0 {
+            close_ended_while_adding(gil, process);
+        }
+    }
+}
+
+/// Closes the own GILs of interpreters that ended. `list` tells which exist. Meanwhile no entry is
+/// added, so that the interpreter of each entry was made before the list. Returns the list.
+pub fn close_unlisted(
+    list: impl FnOnce() -> Vec<(usize, i64)>,
+    process: &'static ProcessCounters,
+) -> Vec<(usize, i64)> {
+    let _adding = Adding::begin();
+    let existing = list();
+    for gil in own().iter().filter(|gil| gil.cond.load(Relaxed) != 0) {
+        if !existing.iter().any(|(interpreter, id)| gil.is_owned_by(*interpreter, *id)) {
+            close_ended_while_adding(gil, process);
+        }
+    }
+    existing
 }
 
 /// Closes the counters of all GILs, while other threads may run events.
@@ -131,9 +180,21 @@ pub fn close_all(process: &'static ProcessCounters) {
     }
 }
 
+/// Closes the counters of the GIL whose `cond` is at this address, if there is one: it ends.
+pub fn close_ended_at(cond: usize, process: &'static ProcessCounters) {
+    let at_cond = || find(cond).filter(|(_, role)| *role == Role::Cond);
+    if at_cond().is_some() {
+        let _adding = Adding::begin();
+        if let Some((gil, _)) = at_cond() {
+            close_ended_while_adding(gil, process);
+        }
+    }
+}
+
 /// Closes the counters of a GIL that ended with its interpreter, as of its last event. Its
-/// addresses may belong to something else. No thread runs an event of it any more.
-pub fn close_ended(gil: &'static Gil, process: &'static ProcessCounters) {
+/// addresses may belong to something else. No thread runs an event of it any more. The caller holds
+/// `ADDING`, so that the entry is not given to another GIL meanwhile.
+fn close_ended_while_adding(gil: &'static Gil, process: &'static ProcessCounters) {
     let life_before = gil.life.swap(life::CLOSED, SeqCst);
     gil.forget_addresses();
     if life_before == life::OPEN {
@@ -167,6 +228,7 @@ pub fn forget_threads() {
 /// Removes all own GILs, in a forked child and at an install, when only the main GIL exists.
 pub fn keep_main_only() {
     ADDING.store(0, Relaxed);
+    LAST_REFUSED_ID.store(-1, Relaxed);
     for gil in own() {
         gil.forget_addresses();
         gil.life.store(life::UNUSED, Relaxed);
@@ -174,7 +236,7 @@ pub fn keep_main_only() {
     HIGH_WATER.store(1, Release);
 }
 
-/// Held by the thread that adds an entry.
+/// Held by the thread that adds an entry or closes one.
 struct Adding;
 
 impl Adding {

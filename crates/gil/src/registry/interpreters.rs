@@ -4,18 +4,28 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use super::addresses::Addresses;
+use super::interpreter_list::NewestInterpreter;
 use super::{gils, names};
 use crate::counters::ProcessCounters;
+use crate::foreign_memory;
 
 /// `PyInterpreterState_Head` and `PyInterpreterState_GetID`; 0 before the first install. Writer:
 /// install, before it patches the slot of `pthread_cond_init`. Reader: the hook of that function.
 static NEWEST_INTERPRETER: AtomicUsize = AtomicUsize::new(0);
 static INTERPRETER_ID: AtomicUsize = AtomicUsize::new(0);
 
-/// CPython's `PyInterpreterState_Head`.
-pub type NewestInterpreter = unsafe extern "C" fn() -> *mut c_void;
 /// CPython's `PyInterpreterState_GetID`.
 pub type InterpreterId = unsafe extern "C" fn(*mut c_void) -> i64;
+
+/// Whether the interpreter at an address has a GIL of its own. CPython initializes `locked` to -1,
+/// and creates only own GILs.
+pub fn owns_gil(interpreter: usize) -> bool {
+    locked_of(interpreter).is_some_and(|locked| locked >= 0)
+}
+
+fn locked_of(interpreter: usize) -> Option<i32> {
+    foreign_memory::get(Addresses::in_interpreter(interpreter)?.locked())
+}
 
 pub fn know_functions(newest_interpreter: NewestInterpreter, interpreter_id: InterpreterId) {
     NEWEST_INTERPRETER.store(newest_interpreter as usize, Relaxed);
@@ -41,20 +51,21 @@ pub fn id_if_newest(interpreter: usize) -> Option<i64> {
     }
 }
 
-/// Compares the table of GILs with the interpreters that exist, by address and ID. Closes the own
-/// GILs of interpreters that ended, and adds those that existed before the meter. The caller holds
-/// the main GIL.
-pub fn match_interpreters(existing: &[(usize, i64)], process: &'static ProcessCounters) {
+/// Compares the table of GILs with the interpreters that `list` tells, by address and ID. Closes
+/// the own GILs of interpreters that ended, and adds those that existed before the meter. The
+/// caller holds the main GIL.
+pub fn match_interpreters(
+    list: impl FnOnce() -> Vec<(usize, i64)>,
+    process: &'static ProcessCounters,
+) {
     let Some(_) = Addresses::in_interpreter(0) else { return };
-    for gil in gils::own().iter().filter(|gil| gil.cond.load(Relaxed) != 0) {
-        let owner = (gil.interpreter.load(Relaxed), gil.interpreter_id.load(Relaxed));
-        if !existing.contains(&owner) {
-            gils::close_ended(gil, process);
-        }
-    }
-    for (interpreter, id) in existing.iter().filter(|(_, id)| *id != 0) {
-        if let Some(addresses) = Addresses::in_interpreter(*interpreter) {
-            gils::add(addresses, *id);
+    let mut existing = gils::close_unlisted(list, process);
+    // The oldest first: if there is no room for all, the newest are not measured.
+    existing.sort_unstable_by_key(|(_, id)| *id);
+    for (interpreter, id) in existing.into_iter().filter(|(_, id)| *id != 0) {
+        let may_own_gil = locked_of(interpreter).is_none_or(|locked| locked >= 0);
+        if let Some(addresses) = Addresses::in_interpreter(interpreter).filter(|_| may_own_gil) {
+            gils::add(addresses, id);
         }
     }
     names::name_known_gils();

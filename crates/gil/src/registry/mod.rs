@@ -2,7 +2,7 @@
 //!
 //! - [`addresses`]: how the addresses of a GIL relate to each other.
 //! - [`gil`]: the state of one GIL; [`gils`]: the table of all.
-//! - [`interpreters`]: the interpreters that exist.
+//! - [`interpreters`]: the interpreters that exist; [`interpreter_list`]: CPython's list of them.
 //! - [`threads`]: the table of threads; [`rows`]: the rows of threads; [`thread_end`]: the end of
 //!   one.
 //! - [`names`]: the names that the program gives threads and GILs.
@@ -11,6 +11,7 @@
 pub mod addresses;
 pub mod gil;
 pub mod gils;
+pub mod interpreter_list;
 pub mod interpreters;
 pub mod names;
 pub mod rows;

@@ -109,9 +109,11 @@ fn give(gil: &'static Gil, name: &[u8]) {
     }
 }
 
-/// Forgets the names of interpreters that ended.
-pub fn keep_only(existing: &[(usize, i64)]) {
+/// Forgets the names of interpreters that ended. `list` tells which exist. Meanwhile no name is
+/// stored, so that the interpreter of each stored name was made before the list.
+pub fn forget_unlisted(list: impl FnOnce() -> Vec<(usize, i64)>) {
     let _registry = registry_lock::lock();
+    let existing = list();
     for stored in &STORED_NAMES {
         let id = stored.interpreter_id.load(Relaxed);
         if id != -1 && !existing.iter().any(|(_, existing_id)| *existing_id == id) {

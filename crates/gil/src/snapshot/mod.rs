@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub parks: Option<Parks>,
     /// Events of threads that found no free row.
     pub unmeasured_events: u64,
+    /// Own GILs that found no room.
+    pub unmeasured_gils: u32,
     /// The descendants of this process that found a slot.
     pub children: Vec<Snapshot>,
     /// The number of descendants that found none.
@@ -222,6 +224,7 @@ fn head(process: &ProcessCounters) -> Snapshot {
             .map_or("unknown", |policy| policy.as_str()),
         switch_interval_us: process.switch_interval_us.load(Relaxed),
         unmeasured_events: process.unmeasured.load(Relaxed),
+        unmeasured_gils: process.unmeasured_gils.load(Relaxed),
         ..Snapshot::default()
     }
 }
