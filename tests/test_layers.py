@@ -71,7 +71,7 @@ RUST_DEPENDENCIES = {
     "headway-reporter": r"headway-(telemetry|threads|gil|measure)|(?!headway-|pyo3|python).*",
     "headway-telemetry": r"headway-measure|(?!headway-|pyo3|python|libc$).*",
     "headway-refcounts": r"(?!headway-|pyo3|python|libc$).*",
-    "headway-gil": r"headway-(measure|sched)|(?!headway-|pyo3|python).*",
+    "headway-gil": r"headway-(measure|sched|threads)|(?!headway-|pyo3|python).*",
     "headway-threads": r"(?!headway-|pyo3|python).*",
     "headway-measure": r"(?!headway-|pyo3|python).*",
     "headway-simulation": r"headway-sched|(?!headway-|pyo3|python|libc$).*",

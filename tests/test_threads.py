@@ -1,7 +1,9 @@
-"""The threads of Headway in a program: no signal to the process reaches one."""
+"""The threads of Headway in a program: no signal to the process reaches one, none keeps a process
+alive, and none runs during a fork."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -9,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import HEADWAY, PROGRAMS, TIMEOUT_S, environment
+from launch import GIL_ENABLED, HEADWAY, PROGRAMS, TIMEOUT_S, environment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,20 +52,78 @@ def ends_at_its_signal(command: list[str], env: dict[str, str], cwd: Path) -> tu
             process.kill()
 
 
-@pytest.mark.free_threading
-@pytest.mark.parametrize("by", ["signalfd", "sigwait"])
-@pytest.mark.parametrize("how", ["telemetry", "profile", "both", "priority", "install"])
-def test_a_signal_that_the_program_blocks_is_its_own(how: str, by: str, tmp_path: Path) -> None:
-    program = [str(PROGRAMS / "reads_signals.py"), by]
-    # No recorder listens: the thread reports nevertheless.
-    telemetry = f"unix:{tmp_path / 'telemetry.sock'}"
+# Each starts other threads: the reporter, the reader of stacks, both, none. `telemetry` is a socket
+# without a recorder: the reporter runs nevertheless.
+WAYS = ("telemetry", "profile", "both", "priority")
+
+
+def command_and_variables(
+    how: str, program: list[str], folder: Path
+) -> tuple[list[str], dict[str, str]]:
+    telemetry = f"unix:{folder / 'telemetry.sock'}"
     profile = [*HEADWAY, "run", "--profile", "profile.txt"]
-    command, env = {
+    return {
         "telemetry": ([sys.executable, *program], {"HEADWAY": f"telemetry={telemetry}"}),
         "profile": ([*profile, *program], {}),
         "both": ([*profile, "--telemetry", telemetry, *program], {}),
         "priority": ([sys.executable, *program], {"HEADWAY": "priority"}),
-        "install": ([sys.executable, *program, "install"], {}),
+        "plain": ([sys.executable, *program], {}),
     }[how]
+
+
+def run_to_the_end(how: str, program: str, folder: Path) -> tuple[int, str]:
+    """The exit status and the output of a program. Its forked children end with it."""
+    command, variables = command_and_variables(how, [str(PROGRAMS / program)], folder)
+    with subprocess.Popen(
+        command,
+        env=environment(**variables),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, _ = process.communicate(timeout=TIMEOUT_S)
+            return process.returncode, stdout
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
+@pytest.mark.free_threading
+@pytest.mark.parametrize("by", ["signalfd", "sigwait"])
+@pytest.mark.parametrize("how", [*WAYS, "install"])
+def test_a_signal_that_the_program_blocks_is_its_own(how: str, by: str, tmp_path: Path) -> None:
+    program = [str(PROGRAMS / "reads_signals.py"), by]
+    if how == "install":
+        how, program = "plain", [*program, "install"]
+    command, variables = command_and_variables(how, program, tmp_path)
     for _ in range(3):
-        assert ends_at_its_signal(command, environment(**env), tmp_path) == (0, "ended\n")
+        assert ends_at_its_signal(command, environment(**variables), tmp_path) == (0, "ended\n")
+
+
+@pytest.mark.free_threading
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("program", ["forks_in_a_thread.py", "main_thread_exits.py"])
+def test_a_process_ends_with_the_last_thread_of_the_program(
+    how: str, program: str, tmp_path: Path
+) -> None:
+    assert run_to_the_end(how, program, tmp_path) == run_to_the_end("plain", program, tmp_path)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_program_that_forks_alone_is_not_warned_of_threads(how: str, tmp_path: Path) -> None:
+    status, output = run_to_the_end(how, "forks_alone.py", tmp_path)
+    threads = {"telemetry": ["report", "stacks"], "profile": ["stacks"], "priority": []}
+    threads["both"] = threads["telemetry"]
+    # Without a GIL no thread waits for one, so no stacks are read.
+    names = [f"headway-{name}" for name in threads[how] if GIL_ENABLED or name != "stacks"]
+    assert (status, output.splitlines()) == (0, ["[]", str([*names, "python"])])
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_signal_handler_may_fork_beside_computing_threads(how: str, tmp_path: Path) -> None:
+    status, deepest = run_to_the_end(how, "forks_in_handlers.py", tmp_path)
+    assert status == 0
+    assert int(deepest) < 50, "the handlers end, and not only the first one of all"

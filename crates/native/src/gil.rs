@@ -8,7 +8,6 @@ use crate::interpreters::{interpreters_and_ids, match_interpreters, note_main_in
 use crate::report::{process_dict, trace_dict};
 use headway_gil::{Location, PolicyName, Refusal};
 use headway_python::attached::Attached;
-use headway_python::c_api::PyInterpreterState_GetID;
 use headway_python::convert::{FromPython, ToPython, arguments, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};

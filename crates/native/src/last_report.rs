@@ -280,7 +280,7 @@ extern "C" fn on_signal(signal: c_int) {
         let owner = unsafe { libc::getpid() } == prepared.owner;
         if owner && STATE.compare_exchange(ARMED, REPORTING, AcqRel, Relaxed).is_ok() {
             if prepared.waker != 0 {
-                headway_reporter::wake_for_signal(prepared.waker);
+                headway_threads::waker::wake_for_signal(prepared.waker);
             }
             report(prepared);
             STATE.store(DISARMED, Release);

@@ -4,6 +4,7 @@
 //! interpreter, by sub-interpreters with a GIL of their own and by free-threaded builds.
 //!
 //! - [`gil`], [`report`], [`interpreters`], [`host`]: the meter.
+//! - [`forks`]: no thread of Headway runs during a fork.
 //! - [`gc_watch`]: passes of the garbage collector.
 //! - [`last_report`]: a report for a process that a signal ends; [`report_sources`]: the modules of
 //!   the report for one that cannot read files any more.
@@ -21,6 +22,7 @@ use headway_python::module::{Definition, Slots, add_functions};
 use headway_python::object::{Object, PyResult};
 
 mod declaration;
+mod forks;
 mod frame_layout;
 mod gc_watch;
 mod gil;
@@ -51,6 +53,7 @@ fn execute(module: &Object) -> PyResult<()> {
     headway_gil::finalization::know(host::is_finalizing);
     interpreters::know_list();
     add_functions(module, &declaration::FUNCTIONS)?;
+    add_functions(module, &forks::FUNCTIONS)?;
     add_functions(module, &gc_watch::FUNCTIONS)?;
     add_functions(module, &gil::FUNCTIONS)?;
     add_functions(module, &internal_errors::FUNCTIONS)?;

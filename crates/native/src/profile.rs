@@ -8,12 +8,11 @@ use headway_python::convert::{ToPython, arguments, dict, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
-use headway_threads::internal_thread;
+use headway_threads::internal_thread::{self, InternalThread};
+use headway_threads::lock::Lock;
 use std::ffi::CStr;
-use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 
-pub static FUNCTIONS: Methods<10> = Methods::new([
+pub static FUNCTIONS: Methods<7> = Methods::new([
     function(
         c"profile_begin",
         begin,
@@ -30,11 +29,6 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
           Lets a reporter read the profile, which is begun if none is on. Returns whether it can.",
     ),
     function(
-        c"profile_report_no_more",
-        report_no_more,
-        c"profile_report_no_more()\n\nEnds a profile that only a reporter reads.",
-    ),
-    function(
         c"profile_read",
         read,
         c"profile_read() -> dict | None\n\
@@ -48,26 +42,19 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
         read_ledger,
         c"profile_read_ledger(path: bytes) -> dict | None",
     ),
-    function(
-        c"profile_pause",
-        pause,
-        c"profile_pause()\n\
-          \n\
-          Ends the thread that reads the stacks of threads that hold a GIL for long.",
-    ),
-    function(c"profile_resume", resume, c"profile_resume()\n\nStarts that thread again."),
     END,
 ]);
 
 /// The sampler's thread, while there is one, and its process: a forked child has no such thread.
 /// Written by the functions below.
-static SAMPLER: Mutex<Option<(u32, JoinHandle<()>)>> = Mutex::new(None);
+static SAMPLER: Lock<Option<(u32, InternalThread)>> = Lock::new(None);
 
 fn start_sampler() {
     if !headway_gil::profile_knows_holders() {
         return;
     }
-    let mut thread = SAMPLER.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another thread starts or stops the sampler; in a forked child it never ends to do so.
+    let Some(mut thread) = SAMPLER.try_lock() else { return };
     let pid = std::process::id();
     if thread.as_ref().is_none_or(|(of, _)| *of != pid) {
         sampler::begin();
@@ -78,13 +65,24 @@ fn start_sampler() {
     }
 }
 
-fn stop_sampler() {
+/// Tells the sampler's thread to end, before `stop_sampler`. Returns at once.
+pub fn begin_to_stop_sampler() {
+    sampler::stop();
+}
+
+pub fn stop_sampler() {
     let pid = std::process::id();
-    let thread =
-        SAMPLER.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(of, _)| *of == pid);
-    if let Some((_, thread)) = thread {
+    let mut sampler = SAMPLER.lock();
+    if let Some((_, thread)) = sampler.take_if(|(of, _)| *of == pid) {
         sampler::stop();
-        let _ = thread.join();
+        thread.join();
+    }
+}
+
+/// Starts the sampler's thread again, if a profile is on.
+pub fn resume_sampler() {
+    if headway_gil::profile_is_on() {
+        start_sampler();
     }
 }
 
@@ -120,6 +118,11 @@ fn begin<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
 }
 
 fn report<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    begin_reported(py).to_python(py)
+}
+
+/// Lets a reporter read the profile, which is begun if none is on. Returns whether it can.
+pub fn begin_reported(py: Attached) -> bool {
     let can = headway_gil::is_installed() && py.is_main_interpreter() && !cfg!(Py_GIL_DISABLED);
     let begun = can.then(|| frame_layout::layout(py)).flatten().is_some_and(|layout| {
         // SAFETY: a thread state is attached.
@@ -130,16 +133,14 @@ fn report<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     if begun {
         start_sampler();
     }
-    begun.to_python(py)
+    begun
 }
 
-fn report_no_more<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    py.detach(|| {
-        if headway_gil::end_reported_profile() {
-            stop_sampler();
-        }
-    });
-    Ok(Object::none(py))
+/// Ends a profile that only a reporter reads.
+pub fn end_reported() {
+    if headway_gil::end_reported_profile() {
+        stop_sampler();
+    }
 }
 
 fn read<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -166,18 +167,6 @@ fn read_ledger<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object
         Ok(profile) => or_none(py, profile),
         Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
     }
-}
-
-fn pause<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    py.detach(stop_sampler);
-    Ok(Object::none(py))
-}
-
-fn resume<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    if headway_gil::profile_is_on() {
-        start_sampler();
-    }
-    Ok(Object::none(py))
 }
 
 fn or_none<'py>(py: Attached<'py>, profile: Option<Profile>) -> PyResult<Object<'py>> {

@@ -96,6 +96,10 @@ macro_rules! guarded {
 }
 
 guarded! {
+    fn Py_AddPendingCall(
+        function: Option<extern "C" fn(argument: *mut c_void) -> c_int>,
+        argument: *mut c_void
+    ) -> c_int;
     fn PyBool_FromLong(value: c_long) -> *mut PyObject;
     fn PyBytes_AsString(bytes: *mut PyObject) -> *mut c_char;
     fn PyBytes_FromStringAndSize(start: *const c_char, size: Py_ssize_t) -> *mut PyObject;
@@ -159,6 +163,8 @@ guarded! {
     fn PyFloat_FromDouble(value: c_double) -> *mut PyObject;
     fn PyFrame_GetBack(frame: *mut PyFrameObject) -> *mut PyFrameObject;
     fn PyFrame_GetCode(frame: *mut PyFrameObject) -> *mut PyCodeObject;
+    #[cfg(Py_3_11)]
+    fn PyFrame_GetLasti(frame: *mut PyFrameObject) -> c_int;
     fn PyFrame_GetLineNumber(frame: *mut PyFrameObject) -> c_int;
     fn PyGILState_GetThisThreadState() -> *mut PyThreadState;
     fn PyImport_ImportModule(name: *const c_char) -> *mut PyObject;

@@ -33,6 +33,13 @@ impl Identity {
         Self { fields: fields.collect() }
     }
 
+    /// Replaces a count that the identity has.
+    pub fn set_count(&mut self, id: u16, count: u32) {
+        if let Some((_, value)) = self.fields.iter_mut().find(|(each, _)| *each == id) {
+            *value = Constant::Count(count.into());
+        }
+    }
+
     pub fn write(&self, out: &mut Writer) {
         for (id, value) in &self.fields {
             match value {

@@ -11,7 +11,7 @@
 //! - others that the user of the crate adds, such as a server.
 //!
 //! `stacks` reads the Python stack of a thread, and `calls` names its calls. `identity` has the
-//! fields that never change, `waker` wakes the thread, `rows` limits a tick to the size of a
+//! fields that never change, `rows` limits a tick to the size of a
 //! datagram, and `mod_wsgi` converts histograms.
 //!
 //! The crate depends on the format (`headway_telemetry`), the meter and Linux, but not on Python,
@@ -33,7 +33,6 @@ mod resources;
 mod rows;
 mod source;
 pub mod stacks;
-mod waker;
 
 pub use datagram_sender::{DatagramSender, TargetError};
 pub use gils::Gils;
@@ -44,4 +43,3 @@ pub use reporter::{Ending, Reporter, Settings};
 pub use resources::Resources;
 pub use rows::{Bounds, OTHER, Row};
 pub use source::{RequestCounts, Source, Tick};
-pub use waker::wake_for_signal;

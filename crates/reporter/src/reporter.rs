@@ -5,23 +5,27 @@
 //! | the reporter's thread | a tick every interval, until it is stopped |
 //! | a thread that starts, pauses or stops the reporter | starts and joins the reporter's thread; reports the life cycle; sends the last tick |
 //!
+//! The reporter's thread is paused for a fork; see `headway_threads` for what it may not wait for.
+//!
 //! A forked child has no reporter's thread. In the child, the parent's `Reporter` has no effect,
 //! and a new one may be started.
 
 use super::datagram_sender::{DatagramSender, TargetError};
 use super::identity::Identity;
 use super::source::{RequestCounts, Source, Tick};
-use super::waker::{Waker, Woken};
 use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
-use headway_threads::internal_thread;
+use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;
+use headway_threads::process_end::ProcessEnd;
+use headway_threads::waker::{Waker, Woken};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+#[derive(Clone)]
 pub struct Settings {
     /// The receiver's socket.
     pub path: PathBuf,
@@ -44,15 +48,18 @@ pub struct Ending {
 pub struct Reporter {
     shared: Arc<Shared>,
     thread: Lock<Thread>,
+    /// Whether `stop` was called. Written by `stop`, read before the thread is started, and in a
+    /// forked child, where the locks may never be free. `SeqCst`: rare.
+    is_over: AtomicBool,
     pid: u32,
 }
 
 #[derive(Default)]
 struct Thread {
-    /// `None` while the thread is paused, and after it has ended.
-    handle: Option<JoinHandle<()>>,
-    /// The number of calls of `pause` without `resume`. Several threads may fork at the same time.
-    pauses: usize,
+    /// `None` while the thread is paused, and after `stop`.
+    running: Option<InternalThread>,
+    /// Whether the running thread was told to end.
+    is_told: bool,
 }
 
 struct Shared {
@@ -98,10 +105,14 @@ impl Reporter {
             interval: settings.interval,
             encoder: Lock::new(encoder),
             sources: Lock::new(sources),
-            waker: Waker::new(),
+            waker: Waker::default(),
         };
-        let reporter =
-            Self { shared: Arc::new(shared), thread: Lock::default(), pid: std::process::id() };
+        let reporter = Self {
+            shared: Arc::new(shared),
+            thread: Lock::default(),
+            is_over: AtomicBool::new(false),
+            pid: std::process::id(),
+        };
         reporter.begin(&mut reporter.thread.lock()).map_err(TargetError::System)?;
         Ok(reporter)
     }
@@ -131,6 +142,7 @@ impl Reporter {
         if !self.is_of_this_process() {
             return;
         }
+        self.is_over.store(true, SeqCst);
         self.pause();
         internal_thread::survive("the report of the end", || self.shared.end(ending));
     }
@@ -140,37 +152,44 @@ impl Reporter {
         self.shared.waker.number()
     }
 
-    /// Ends the thread without loss: before a fork, because CPython warns of a fork in a process
-    /// with several threads.
+    /// Tells the thread to end, before `pause`. Returns at once.
+    pub fn begin_pause(&self) {
+        if self.is_of_this_process() {
+            self.tell(&mut self.thread.lock());
+        }
+    }
+
+    fn tell(&self, thread: &mut Thread) {
+        if thread.running.is_some() && !std::mem::replace(&mut thread.is_told, true) {
+            self.shared.waker.wake();
+        }
+    }
+
+    /// Ends the thread without loss.
     pub fn pause(&self) {
         if !self.is_of_this_process() {
             return;
         }
         let mut thread = self.thread.lock();
-        thread.pauses += 1;
-        if let Some(handle) = thread.handle.take() {
-            self.shared.waker.wake();
-            let _ = handle.join();
+        self.tell(&mut thread);
+        if let Some(running) = thread.running.take() {
+            running.join();
         }
+        thread.is_told = false;
     }
 
-    /// Starts the thread again after as many calls as of `pause`, but not after `stop`.
+    /// Starts the thread again after `pause`, but not after `stop`.
     pub fn resume(&self) -> std::io::Result<()> {
-        if !self.is_of_this_process() {
-            return Ok(());
-        }
-        let mut thread = self.thread.lock();
-        thread.pauses = thread.pauses.saturating_sub(1);
-        match thread.pauses {
-            0 => self.begin(&mut thread),
-            _ => Ok(()),
+        match self.is_of_this_process() {
+            true => self.begin(&mut self.thread.lock()),
+            false => Ok(()),
         }
     }
 
     fn begin(&self, thread: &mut Thread) -> std::io::Result<()> {
-        if thread.handle.is_none() && !self.shared.encoder.lock().has_ended {
+        if thread.running.is_none() && !self.is_over() && !self.shared.encoder.lock().has_ended {
             let shared = Arc::clone(&self.shared);
-            thread.handle = Some(internal_thread::spawn("headway-report", move || {
+            thread.running = Some(internal_thread::spawn("headway-report", move || {
                 if internal_thread::survive("the report of sources", || shared.run()).is_none() {
                     // The end of the process is still reported.
                     shared.sources.lock().clear();
@@ -180,7 +199,23 @@ impl Reporter {
         Ok(())
     }
 
-    fn is_of_this_process(&self) -> bool {
+    /// Whether `stop` was called.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(SeqCst)
+    }
+
+    /// The reporter of a forked child, which calls this: with the same settings and the sources
+    /// given. The parent's has no effect there.
+    pub fn start_in_child(
+        settings: &Settings,
+        sources: Vec<Arc<dyn Source>>,
+    ) -> Result<Self, TargetError> {
+        let mut settings = Settings { started_s: wall_s(), ..settings.clone() };
+        settings.identity.set_count(id::PROCESS_PARENT_PID, std::os::unix::process::parent_id());
+        Self::start(settings, sources)
+    }
+
+    pub fn is_of_this_process(&self) -> bool {
         self.pid == std::process::id()
     }
 }
@@ -196,7 +231,8 @@ impl Shared {
         // The interval begins at the last tick, not at the start of this thread, because a program
         // may fork frequently.
         let mut due = self.encoder.lock().last_tick + self.interval;
-        while self.looks_until(due) {
+        let mut end = ProcessEnd::watch();
+        while self.looks_until(due, &mut end) {
             self.tick(&mut self.encoder.lock());
             // A tick that is late, because the machine slept or was busy, is not repeated.
             due = (due + self.interval).max(Instant::now());
@@ -204,15 +240,20 @@ impl Shared {
     }
 
     /// Calls `look` of the sources until a tick is due. Returns false if the thread must end.
-    fn looks_until(&self, due: Instant) -> bool {
+    fn looks_until(&self, due: Instant, end: &mut ProcessEnd) -> bool {
         loop {
             let often = self.sources.lock().iter().filter_map(|source| source.look_every()).min();
             let next = often.map_or(due, |often| due.min(Instant::now() + often));
-            match self.waker.wait_until(next) {
+            match self.waker.wait_until(next, end) {
                 None => {}
                 Some(Woken::Over) => return false,
                 Some(Woken::BySignal) => {
                     self.end(&Ending { reason: "shutdown_signal".into(), ..Ending::default() });
+                    return false;
+                }
+                Some(Woken::ProcessEnd) => {
+                    let detail = "the last thread of the program has ended".into();
+                    self.end(&Ending { reason: "unknown".into(), detail, graceful: true });
                     return false;
                 }
             }

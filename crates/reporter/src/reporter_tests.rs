@@ -238,20 +238,23 @@ fn rows_without_room_become_one() {
 }
 
 #[test]
-fn of_two_forks_at_once_the_first_to_be_over_does_not_bring_the_thread_into_the_other() {
+fn a_paused_thread_runs_again_but_not_after_the_end() {
     let place = Place::new("forks");
     let receiver = place.listen();
     let reporter = Reporter::start(settings(place.socket(), NEVER), Vec::new()).unwrap();
-    let runs = || reporter.thread.lock().handle.is_some();
-    reporter.pause();
-    reporter.pause();
-    reporter.resume().unwrap();
-    assert!(!runs());
-    reporter.resume().unwrap();
-    assert!(runs());
+    let runs = || reporter.thread.lock().running.as_ref().is_some_and(|it| !it.is_finished());
+    for _ in 0..3 {
+        reporter.begin_pause();
+        reporter.begin_pause();
+        reporter.pause();
+        assert!(!runs());
+        reporter.resume().unwrap();
+        reporter.resume().unwrap();
+        assert!(runs());
+    }
     reporter.stop(&Ending::default());
     reporter.resume().unwrap();
-    assert!(!runs());
+    assert!(!runs() && reporter.is_over());
     drop(receiver);
 }
 

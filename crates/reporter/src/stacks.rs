@@ -12,6 +12,7 @@
 use crate::calls::labels_of;
 use headway_gil::finalization;
 use headway_measure::clock::now_ns;
+use headway_threads::fork;
 use headway_threads::lock::Lock;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -29,6 +30,8 @@ const WRITING_PATIENCE: Duration = Duration::from_millis(50);
 /// The interval of checks whether another request is complete, which usually takes less than a
 /// millisecond.
 const BUSY_LOOK: Duration = Duration::from_millis(1);
+/// How long a fork may have to wait for the thread that reads a stack.
+const FORK_LOOK: Duration = Duration::from_millis(2);
 /// The requested thread and the state of the request.
 ///
 /// | value | meaning | next |
@@ -219,7 +222,7 @@ pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
     }
     let mut deadline = Instant::now() + timeout;
     while ASKED.compare_exchange(IDLE, PREPARING, SeqCst, SeqCst).is_err() {
-        if Instant::now() >= deadline {
+        if Instant::now() >= deadline || fork::waits() {
             return Err(Missing::Busy);
         }
         std::thread::sleep(BUSY_LOOK);
@@ -244,7 +247,7 @@ pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
     let mut is_extended = false;
     while ASKED.load(SeqCst) != DONE {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || fork::waits() {
             if ASKED.compare_exchange(native_id, IDLE, SeqCst, SeqCst).is_ok() {
                 return Err(Missing::Late);
             }
@@ -257,7 +260,7 @@ pub fn read(native_id: u32, timeout: Duration) -> Result<Stack, Missing> {
             (deadline, is_extended) = (Instant::now() + WRITING_PATIENCE, true);
             continue;
         }
-        wait_for_text(left);
+        wait_for_text(left.min(FORK_LOOK));
         drain(&mut text);
     }
     drain(&mut text);

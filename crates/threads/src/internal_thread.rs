@@ -3,8 +3,13 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::{Builder, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::thread::{Builder, JoinHandle, yield_now};
+use std::time::{Duration, Instant};
+
+use crate::fork;
+use crate::process_end::Counted;
 
 /// The stack of each thread. None of them runs Python code.
 const STACK_BYTES: usize = 256 * 1024;
@@ -12,15 +17,54 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Panics that `survive` caught. Written by the threads that panic, read by any; relaxed: a count.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
+/// A thread of Headway. Dropping it lets the thread run on.
+#[derive(Debug)]
+pub struct InternalThread {
+    handle: JoinHandle<()>,
+    /// 0 until the thread runs. Written by the thread, read by the one that joins it, which orders
+    /// the two; relaxed.
+    native_id: Arc<AtomicI32>,
+}
+
 /// Starts a thread. `name` is the kernel's name of the thread, of up to 15 bytes.
 pub fn spawn(
     name: &'static str,
     work: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<InternalThread> {
+    fork::follow();
+    let native_id = Arc::new(AtomicI32::new(0));
+    let own_id = Arc::clone(&native_id);
     let _blocked = SignalsBlocked::begin();
-    Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(move || {
+    let handle = Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(move || {
+        let _counted = Counted::begin();
+        // SAFETY: no preconditions.
+        own_id.store(unsafe { libc::gettid() }, Relaxed);
         survive(name, work);
-    })
+    })?;
+    Ok(InternalThread { handle, native_id })
+}
+
+impl InternalThread {
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Waits until the thread has ended and the kernel has removed it. The kernel wakes a thread
+    /// that joins another one a moment earlier, and CPython warns of a fork while the kernel counts
+    /// a second thread.
+    pub fn join(self) {
+        const REMOVAL_LIMIT: Duration = Duration::from_millis(20);
+        // `survive` has caught a panic.
+        let _ = self.handle.join();
+        let native_id = self.native_id.load(Relaxed);
+        let began = Instant::now();
+        // SAFETY: signal 0 is not sent; the thread's ID cannot belong to another process.
+        while unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), native_id, 0) } == 0
+            && began.elapsed() < REMOVAL_LIMIT
+        {
+            yield_now();
+        }
+    }
 }
 
 /// Blocks signals in threads that are started during its life. Signals to the process must reach
@@ -71,7 +115,7 @@ mod tests {
     fn a_panic_is_counted_and_ends_only_its_thread() {
         let before = panics();
         let thread = spawn("headway-test", || panic!("on purpose")).unwrap();
-        assert!(thread.join().is_ok());
+        thread.join();
         assert!(panics() > before);
         assert_eq!(survive("headway-test", || 7), Some(7));
     }

@@ -1,8 +1,24 @@
-//! The threads of Headway in a user's program, and the lock that they share with its threads.
+//! The threads of Headway in a user's program, and the locks and futexes that are not a hook's.
 //!
 //! `internal_thread` starts every thread of Headway, in the server too; no other code of Headway
-//! calls `std::thread` outside of tests (`tests/test_threads.py`). `lock` is a mutex for code that
-//! is not part of a hook.
+//! calls `std::thread` (`tests/test_threads.py`). `lock` is their mutex, `waker` ends a wait (`wakes`).
+//! `process_end` ends the process if no other thread is left.
+//!
+//! `fork`: a thread that forks stops the reporter and the sampler first and joins them, *with the
+//! GIL*: without it each fork would wait for the GIL several times, and signal handlers would run
+//! in between. Therefore neither of the two ever waits for the GIL, nor for a lock whose holder may
+//! wait for the GIL. The locks that they take:
+//!
+//! | lock | its holders |
+//! |---|---|
+//! | `Lock` of the reporter, its sources and the server's counters | do not run Python, and give the lock back before they attach |
+//! | the registry lock of `headway_gil` | never wait for the GIL, a GIL's mutex or Python |
+//! | the tables of the profile | hooks, which only try, and threads that run no Python meanwhile |
+//! | the request for a Python stack (`stacks`) | wait for a signal handler; a fork cuts that wait short |
 
+pub mod fork;
 pub mod internal_thread;
 pub mod lock;
+pub mod process_end;
+pub mod waker;
+mod wakes;

@@ -276,7 +276,7 @@ def report_to(path: str, interval_s: float, name: str, group: str) -> int:
     from headway.meter import reporter
 
     identity = {"process_name": reporter.as_text(name)}
-    mine = reporter.ReporterAcrossForks(path, interval_s, identity, kind="run", group=group)
+    mine = reporter.Reporter(path, interval_s, identity, kind="run", group=group, across_forks=True)
     atexit.register(mine.stop, "unknown", "the program has ended")
     return mine.waker
 

@@ -11,7 +11,7 @@ import os
 import sys
 
 from headway.errors import Error, Unsupported
-from headway.meter import thread_names
+from headway.meter import forks, thread_names
 
 # Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Raw = dict[str, Any]
-
-
-# True once forks stop the thread that reads stacks.
-_forks_are_seen = False
 
 
 class NotInstalled(Error):
@@ -135,23 +131,14 @@ def begin_profile(ledger: str | None = None) -> None:
         native.profile_begin(None if ledger is None else os.fsencode(ledger))
     except RuntimeError as refusal:
         raise Unsupported(f"no profile can be kept: {refusal}") from None
-    _see_forks(native)
+    forks.follow()
 
 
 def report_profile() -> None:
     """Lets the reporter of this process read the profile, which begins if none is on. Does nothing
     where no profile can be kept."""
-    native = _native()
-    if native.profile_report():
-        _see_forks(native)
-
-
-def _see_forks(native: Any) -> None:
-    """CPython 3.12 and later warn about forks in a process with several threads."""
-    global _forks_are_seen
-    if not _forks_are_seen:
-        _forks_are_seen = True
-        os.register_at_fork(before=native.profile_pause, after_in_parent=native.profile_resume)
+    if _native().profile_report():
+        forks.follow()
 
 
 def read_profile() -> Raw | None:

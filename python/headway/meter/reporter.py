@@ -3,7 +3,7 @@ in mod_wsgi's wire format. The thread neither takes the GIL nor blocks on the re
 
 This module imports only what an interpreter has loaded anyway, because it also runs inside programs
 that `headway run` starts. The native part (`crates/reporter`, `crates/server`) decides the contents
-of reports; this module has the identity of the process and handles forks.
+of reports; this module has the identity of the process.
 """
 
 from __future__ import annotations
@@ -34,20 +34,25 @@ class Reporter:
         *,
         kind: str,
         group: str = "",
+        across_forks: bool = False,
     ) -> None:
         """`kind` is serve, run or embedded, `group` the process group; `identity` has further
-        fields for each datagram. Raises `OSError` if descriptors or threads are exhausted, and
-        `ValueError` for a path that no socket can have."""
+        fields for each datagram. With `across_forks`, each forked child has a reporter of its own,
+        which takes the place of this one there. Raises `OSError` if descriptors or threads are
+        exhausted, and `ValueError` for a path that no socket can have."""
         from headway import _native
-        from headway.meter import engine, stacks
+        from headway.meter import engine, forks, stacks
 
         self._native = _native
         stacks.prepare()
         _native.gc_watch(MAIN_INTERPRETER)
-        self._pid = os.getpid()
         self.started = time.time()
         fields = {**own_identity(), **identity, "process_kind": kind, "process_group": group}
-        self._handle = _native.telemetry_start(os.fsencode(path), interval_s, self.started, fields)
+        self._handle = _native.telemetry_start(
+            os.fsencode(path), interval_s, self.started, fields, across_forks
+        )
+        if across_forks:
+            forks.follow()
         engine.report_profile()
 
     def add_server(
@@ -60,63 +65,13 @@ class Reporter:
         self._native.telemetry_stopping(self._handle, reason, as_text(detail))
 
     def stop(self, reason: str, detail: str = "", *, graceful: bool = True) -> None:
-        """Sends the rest of the report and the end of the process. Does nothing in a forked
-        child."""
+        """Sends the rest of the report and the end of the process. Does nothing in a forked child
+        without a reporter of its own."""
         self._native.telemetry_stop(self._handle, reason, as_text(detail), graceful)
-        if os.getpid() == self._pid:
-            self._native.profile_report_no_more()
 
     @property
     def waker(self) -> int:
         return self._native.telemetry_waker(self._handle)
-
-    def pause(self) -> None:
-        self._native.telemetry_pause(self._handle)
-
-    def resume(self) -> None:
-        self._native.telemetry_resume(self._handle)
-
-
-class ReporterAcrossForks:
-    """Reports on a process that may fork: each child has a reporter of its own. The reporting
-    thread is stopped during a fork, because CPython 3.12 and later warn about forks in a process
-    with several threads."""
-
-    def __init__(
-        self,
-        path: str,
-        interval_s: float,
-        identity: Mapping[str, object],
-        *,
-        kind: str,
-        group: str = "",
-    ) -> None:
-        """Raises the exceptions of `Reporter`."""
-
-        def begin() -> Reporter:
-            return Reporter(path, interval_s, identity, kind=kind, group=group)
-
-        def begin_in_child() -> None:
-            try:  # noqa: SIM105 - contextlib is not loaded in every program
-                self._reporter = begin()
-            except (OSError, ValueError):
-                pass  # descriptors are exhausted, for example: the child does not report
-
-        self._reporter = begin()
-        os.register_at_fork(
-            before=lambda: self._reporter.pause(),
-            after_in_parent=lambda: self._reporter.resume(),
-            after_in_child=begin_in_child,
-        )
-
-    @property
-    def waker(self) -> int:
-        """For `_native.report_on_signals`."""
-        return self._reporter.waker
-
-    def stop(self, reason: str, detail: str = "") -> None:
-        """Stops the reporter of the calling process."""
-        self._reporter.stop(reason, detail)
 
 
 def own_identity() -> dict[str, object]:

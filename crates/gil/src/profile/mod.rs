@@ -31,6 +31,7 @@ pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{
     EndedWait, close, is_on, knows_holders, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
 };
+pub use wakeup::force as wake_sampler;
 
 /// Forgets the profile and its reader in a forked child, because both are the parent's.
 pub fn forget() {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use headway_measure::add;
 use headway_measure::clock::now_ns;
+use headway_threads::process_end::ProcessEnd;
 
 use super::charges::{Charges, Running};
 use super::frames::{self, Calls, Foreign, Memory};
@@ -51,11 +52,12 @@ pub fn begin() {
     IS_STOPPED.store(false, SeqCst);
 }
 
-/// Reads stacks until `stop` is called. Runs in one thread at a time, which never takes a GIL.
+/// Reads stacks until `stop` is called or only threads of Headway are left. Runs in one thread at a time, which never takes a GIL.
 pub fn run() {
     let mut reader = Reader { memory: Foreign::new(), calls: Calls::new(), voluntary_ns: 0 };
+    let mut end = ProcessEnd::watch();
     let mut idle_looks = 0;
-    while !IS_STOPPED.load(SeqCst) {
+    while !IS_STOPPED.load(SeqCst) && !end.is_here() {
         idle_looks = if reader.look() { 0 } else { idle_looks + 1 };
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
@@ -69,7 +71,9 @@ pub fn run() {
             wakeup::pause(now_ns + interval_ns);
             continue;
         }
-        wakeup::sleep(now_ns + SLEEP_LIMIT_NS, || IS_STOPPED.load(SeqCst) || reader.look());
+        let limit_ns = SLEEP_LIMIT_NS.min(end.next_look_in().as_nanos() as u64);
+        let mut must_return = || IS_STOPPED.load(SeqCst) || end.is_here();
+        wakeup::sleep(now_ns + limit_ns, || must_return() || reader.look());
         idle_looks = IDLE_LOOKS - 1;
     }
 }

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::*;
 
+use headway_threads::process_end;
+
 use super::gils;
 use super::threads::Thread;
 use crate::counters::{self, NAME_BYTES, aggregation, free_list};
@@ -22,6 +24,9 @@ pub unsafe extern "C" fn end_of_thread(thread: *mut c_void) {
 }
 
 fn end(thread: &Thread) {
+    if process_end::note_end_of_thread() {
+        profile::wake_sampler();
+    }
     let Some(process) = counters::of_this_process() else { return };
     let registry = registry_lock::lock();
     let native_id = thread.native_id.load(Relaxed);

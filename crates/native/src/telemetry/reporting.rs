@@ -14,6 +14,7 @@ use headway_server::limits::SlowRequestReport;
 use headway_server::stats::interval::InterpreterName;
 use headway_server::stats::report::ServerReport;
 use headway_telemetry::datagram::{Datagram, Header};
+use headway_threads::lock::Lock;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -21,19 +22,21 @@ use std::time::Duration;
 
 use super::{refuse, writing};
 use crate::interpreters::note_main_interpreter;
+use crate::profile;
 use crate::server::server_in;
 
-pub static FUNCTIONS: Methods<8> = Methods::new([
+pub static FUNCTIONS: Methods<6> = Methods::new([
     function(
         c"telemetry_start",
         start,
-        c"telemetry_start(path: bytes, interval: float, started: float, identity: dict)\n\
-          -> reporter\n\
+        c"telemetry_start(path: bytes, interval: float, started: float, identity: dict,\n\
+          across_forks: bool) -> reporter\n\
           \n\
           Reports to the UNIX datagram socket at `path` that this process began at the time\n\
           `started`, and starts the thread that reports every `interval` seconds. Each datagram\n\
-          contains `identity`, a dict by field names. Raises OSError, or ValueError for a path\n\
-          that is too long.",
+          contains `identity`, a dict by field names. If `across_forks`, each forked child has a\n\
+          reporter of its own, which takes the place of this one; one per process can. Raises\n\
+          OSError, or ValueError for a path that is too long.",
     ),
     function(
         c"telemetry_add_server",
@@ -59,14 +62,6 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
           Reports the remaining measurements and the end of the process, and ends the thread.",
     ),
     function(
-        c"telemetry_pause",
-        pause,
-        c"telemetry_pause(reporter)\n\
-          \n\
-          Ends the thread, until telemetry_resume().",
-    ),
-    function(c"telemetry_resume", resume, c"telemetry_resume(reporter)"),
-    function(
         c"telemetry_waker",
         waker,
         c"telemetry_waker(reporter) -> int\n\
@@ -76,19 +71,59 @@ pub static FUNCTIONS: Methods<8> = Methods::new([
     END,
 ]);
 
-struct ReporterCapsule(Reporter);
+struct ReporterCapsule(Arc<ProcessReporter>);
 
 // SAFETY: no other type has this name.
 unsafe impl InCapsule for ReporterCapsule {
     const NAME: &'static CStr = c"headway._native.reporter";
 }
 
-fn reporter_in<'a>(capsule: &'a Object) -> PyResult<&'a Reporter> {
-    capsule::value(capsule).map(|ReporterCapsule(reporter)| reporter)
+/// The reporter of this process. In a forked child it has no effect until `begin_in_child`.
+pub struct ProcessReporter {
+    /// Replaced in a forked child, before it has a second thread. Locked to copy it.
+    reporter: Lock<Arc<Reporter>>,
+    settings: Settings,
+}
+
+/// The reporter that forked children have too. Written by `start`, read around forks.
+static ACROSS_FORKS: Lock<Option<Arc<ProcessReporter>>> = Lock::new(None);
+
+/// The reporter that a fork pauses.
+pub fn across_forks() -> Option<Arc<Reporter>> {
+    ACROSS_FORKS.lock().as_ref().map(|process| process.reporter())
+}
+
+/// Starts the reporter of a forked child. Without descriptors, for example, the child has none.
+pub fn begin_in_child() -> bool {
+    let process = ACROSS_FORKS.lock().clone();
+    let Some(process) = process.filter(|it| !it.reporter().is_over()) else { return false };
+    let Ok(reporter) = Reporter::start_in_child(&process.settings, sources()) else { return false };
+    *process.reporter.lock() = Arc::new(reporter);
+    true
+}
+
+impl ProcessReporter {
+    fn reporter(&self) -> Arc<Reporter> {
+        Arc::clone(&self.reporter.lock())
+    }
+}
+
+fn sources() -> Vec<Arc<dyn headway_reporter::Source>> {
+    vec![
+        Arc::new(Resources::from_now()),
+        Arc::new(Gils::from_now()),
+        Arc::new(LongHolds::new(long_holds::THRESHOLD)),
+        Arc::new(GcPauses::from_now()),
+        Arc::new(Lines::default()),
+    ]
+}
+
+fn reporter_in(capsule: &Object) -> PyResult<Arc<Reporter>> {
+    capsule::value(capsule).map(|ReporterCapsule(process)| process.reporter())
 }
 
 fn start<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (path, interval_s, started_s, fields): (&CStr, f64, f64, &Object) =
+    let (path, interval_s, started_s, fields, across_forks): (&CStr, f64, f64, &Object, bool) =
         arguments(py, "telemetry_start", given)?;
     let path = OsStr::from_bytes(path.to_bytes()).into();
     let interval = Duration::try_from_secs_f64(interval_s)
@@ -101,18 +136,16 @@ fn start<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
     let identity = Identity::of(&fields);
     note_main_interpreter(py);
     let settings = Settings { path, interval, identity, started_s };
-    let started = py.detach(|| {
-        let sources: Vec<Arc<dyn headway_reporter::Source>> = vec![
-            Arc::new(Resources::from_now()),
-            Arc::new(Gils::from_now()),
-            Arc::new(LongHolds::new(long_holds::THRESHOLD)),
-            Arc::new(GcPauses::from_now()),
-            Arc::new(Lines::default()),
-        ];
-        Reporter::start(settings, sources)
-    });
+    let started = py.detach(|| Reporter::start(settings.clone(), sources()));
     match started {
-        Ok(reporter) => capsule::new(py, ReporterCapsule(reporter)),
+        Ok(reporter) => {
+            let reporter = Lock::new(Arc::new(reporter));
+            let process = Arc::new(ProcessReporter { reporter, settings });
+            if across_forks {
+                *ACROSS_FORKS.lock() = Some(Arc::clone(&process));
+            }
+            capsule::new(py, ReporterCapsule(process))
+        }
         Err(error @ TargetError::TooLong(_)) => {
             Err(Exception::ValueError.raise(py, &error.to_string()))
         }
@@ -169,22 +202,12 @@ fn stop<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> 
     let (reporter, reason, detail, graceful): (&Object, String, String, bool) =
         arguments(py, "telemetry_stop", given)?;
     let reporter = reporter_in(reporter)?;
-    py.detach(|| reporter.stop(&Ending { reason, detail, graceful }));
-    Ok(Object::none(py))
-}
-
-fn pause<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (reporter,): (&Object,) = arguments(py, "telemetry_pause", given)?;
-    let reporter = reporter_in(reporter)?;
-    py.detach(|| reporter.pause());
-    Ok(Object::none(py))
-}
-
-fn resume<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (reporter,): (&Object,) = arguments(py, "telemetry_resume", given)?;
-    let reporter = reporter_in(reporter)?;
-    // The program continues if no thread can be started.
-    py.detach(|| drop(reporter.resume()));
+    py.detach(|| {
+        reporter.stop(&Ending { reason, detail, graceful });
+        if reporter.is_of_this_process() {
+            profile::end_reported();
+        }
+    });
     Ok(Object::none(py))
 }
 

@@ -10,11 +10,10 @@ use crate::stats::{PathTables, ServerStats};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_reporter::stacks;
-use headway_threads::internal_thread;
+use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The worker threads are Python's (`threading.Thread`), so that their thread states, names and
@@ -22,7 +21,7 @@ use std::time::Duration;
 pub struct Server {
     pool: Arc<Pool<ApplicationGroups>>,
     /// Joined on drop.
-    monitor: Lock<Option<JoinHandle<()>>>,
+    monitor: Lock<Option<InternalThread>>,
 }
 
 impl Server {
@@ -114,7 +113,7 @@ impl Drop for Server {
         // objects.
         let monitor = self.monitor.lock().take();
         if let Some(monitor) = monitor {
-            let _ = monitor.join();
+            monitor.join();
         }
     }
 }

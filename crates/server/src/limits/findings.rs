@@ -9,10 +9,9 @@ use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
 use crate::limits::stderr::log_to_stderr;
 use headway_reporter::stacks::{self, Missing, Stack};
-use headway_threads::internal_thread;
+use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a thread may take to write its stack, and how long to wait for the reporter while it
@@ -36,7 +35,7 @@ pub struct Findings {
     control: Arc<Control>,
     interruptions: Arc<Inbox<Interruption>>,
     /// The thread that reports the latest findings. Only the monitor locks it.
-    reporting: Lock<Option<JoinHandle<()>>>,
+    reporting: Lock<Option<InternalThread>>,
 }
 
 impl Findings {
@@ -77,7 +76,7 @@ impl Findings {
     pub fn finish(&self) {
         let reporting = self.reporting.lock().take();
         if let Some(thread) = reporting {
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

@@ -1,0 +1,147 @@
+//! The end of a process in which no thread but those of Headway is left.
+//!
+//! A process whose main thread has ended, by `pthread_exit` or because it is a child that another
+//! thread has forked, ends when its last thread returns: glibc then calls `exit(0)`. So a thread of
+//! Headway that runs as long as the process returns when it sees that only such threads are left.
+//! It looks after the end of a thread, some more times until the kernel has removed that thread,
+//! and once in `LOOK`, for threads that `note_end_of_thread` does not see.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::wakes::wake_all;
+
+const LOOK: Duration = Duration::from_secs(1);
+const FIRST_LOOK: Duration = Duration::from_micros(500);
+
+/// The threads of Headway. Written by each of them, at its beginning and end: until its beginning
+/// and after its end the kernel counts more threads than this, never fewer. Read by those that look
+/// for the end. `SeqCst` here and below: threads begin and end rarely.
+static INTERNAL_THREADS: AtomicU32 = AtomicU32::new(0);
+/// Whether the main thread has ended. Written by that thread, read by threads that end.
+static MAIN_HAS_ENDED: AtomicBool = AtomicBool::new(false);
+/// The number of threads that have ended since then, with the main thread. Written by these
+/// threads, read by those that look.
+static ENDS: AtomicU32 = AtomicU32::new(0);
+/// Whether only threads of Headway are left. Written by the thread that sees it first, read by the
+/// others.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Counts the calling thread as one of Headway's until it is dropped.
+pub(crate) struct Counted(());
+
+impl Counted {
+    pub(crate) fn begin() -> Self {
+        INTERNAL_THREADS.fetch_add(1, SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        INTERNAL_THREADS.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Notes that the calling thread, one of the program's, is about to end. Returns true if the
+/// threads of Headway must look; those that wait with a `Waker` are woken.
+pub fn note_end_of_thread() -> bool {
+    // SAFETY: no preconditions.
+    if unsafe { libc::gettid() == libc::getpid() } {
+        MAIN_HAS_ENDED.store(true, SeqCst);
+    }
+    let must_look = MAIN_HAS_ENDED.load(SeqCst);
+    if must_look {
+        ENDS.fetch_add(1, SeqCst);
+        wake_all();
+    }
+    must_look
+}
+
+pub(crate) fn forget_threads() {
+    INTERNAL_THREADS.store(0, SeqCst);
+    MAIN_HAS_ENDED.store(false, SeqCst);
+    IS_OVER.store(false, SeqCst);
+}
+
+/// The number of threads in this process, as the kernel counts them. `None` without /proc.
+pub fn thread_count() -> Option<u32> {
+    main_thread_and_count().map(|(_, threads)| threads)
+}
+
+/// The state of the main thread, and the number of threads.
+fn main_thread_and_count() -> Option<(u8, u32)> {
+    let stat = std::fs::read("/proc/self/stat").ok()?;
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    // Fields 3 and 20 of proc_pid_stat(5).
+    let fields = std::str::from_utf8(&stat[after_name..]).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?.bytes().next()?;
+    Some((state, fields.nth(16)?.parse().ok()?))
+}
+
+/// The looks of one thread of Headway.
+pub struct ProcessEnd {
+    next_look: Instant,
+    pause: Duration,
+    ends_seen: u32,
+}
+
+impl ProcessEnd {
+    pub fn watch() -> Self {
+        let ends_seen = ENDS.load(SeqCst);
+        Self { next_look: Instant::now() + FIRST_LOOK, pause: FIRST_LOOK, ends_seen }
+    }
+
+    /// The time until `is_here` is to be called again.
+    pub fn next_look_in(&self) -> Duration {
+        self.next_look.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the calling thread must return. Looks if it is time.
+    pub fn is_here(&mut self) -> bool {
+        let (ends, now) = (ENDS.load(SeqCst), Instant::now());
+        if ends != self.ends_seen {
+            (self.ends_seen, self.next_look, self.pause) = (ends, now, FIRST_LOOK);
+        }
+        if now >= self.next_look {
+            let internal = INTERNAL_THREADS.load(SeqCst);
+            let is_over = main_thread_and_count().is_some_and(|(main_thread, threads)| {
+                matches!(main_thread, b'Z' | b'X') && threads == internal + 1
+            });
+            if is_over {
+                IS_OVER.store(true, SeqCst);
+                wake_all();
+            }
+            self.next_look = now + self.pause;
+            self.pause = LOOK.min(self.pause * 2);
+        }
+        IS_OVER.load(SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_counts_the_threads() {
+        let (state, threads) = main_thread_and_count().unwrap();
+        assert!(state.is_ascii_uppercase());
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || ended.recv());
+        assert!(thread_count().unwrap() >= 2 && threads >= 1);
+        drop(end);
+        assert!(thread.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_process_with_a_main_thread_goes_on() {
+        let mut end = ProcessEnd::watch();
+        for _ in 0..20 {
+            std::thread::sleep(end.next_look_in().min(Duration::from_millis(2)));
+            assert!(!end.is_here());
+        }
+        assert!(end.next_look_in() > FIRST_LOOK);
+    }
+}
