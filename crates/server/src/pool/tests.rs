@@ -14,7 +14,9 @@ use std::time::Duration;
 /// More than the kernel keeps for both ends.
 pub const LARGE_BYTES: usize = 20_000_000;
 
-/// Answers with the target. `/panic` panics, `/wait` keeps its thread until `gate` opens, `/closing` and
+/// Answers with the target. `/panic` panics.
+///
+/// `/wait` keeps its thread until `gate` opens, `/closing` and
 /// `/preempted` do so once their response is complete, `/long` for 0.1 s, `/spin` for 50 µs.
 /// `/large` is answered with `LARGE_BYTES`, and so is `/growing`, in two blocks between which its
 /// thread waits.
