@@ -131,6 +131,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "profile_pause": lambda: _profile(_native.profile_pause),
     "profile_resume": lambda: _profile(lambda: (_native.profile_pause(), _native.profile_resume())),
     "stacks_read": _plain(lambda: _read_stack()),
+    "stacks_end": _plain(_native.stacks_end),
     "telemetry_arrived": _arrived,
     "telemetry_start": _plain(_starts),
     "telemetry_stopping": lambda: _of_reporter(_native.telemetry_stopping, "", ""),

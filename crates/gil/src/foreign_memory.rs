@@ -1,5 +1,5 @@
-//! Memory of this process that may not be there, read by the kernel (`process_vm_readv`), which fails
-//! where no memory is. For hooks: it allocates nothing and preserves errno.
+//! Memory of this process that may not be there, read by the kernel (`process_vm_readv`), which
+//! fails where no memory is. For hooks: it allocates nothing and preserves errno.
 
 use crate::errno::error_of;
 

@@ -39,19 +39,8 @@ pub fn anchor() -> *const c_void {
 
 /// Tells whether CPython finalizes. Reads a variable of the runtime.
 pub unsafe extern "C" fn is_finalizing() -> c_int {
-    #[cfg(Py_3_13)]
     // SAFETY: no preconditions.
-    return unsafe { Py_IsFinalizing() };
-    #[cfg(not(Py_3_13))]
-    {
-        unsafe extern "C" {
-            // Exported by 3.10 to 3.12 (Include/cpython/pylifecycle.h); pyo3-ffi does not declare
-            // it.
-            fn _Py_IsFinalizing() -> c_int;
-        }
-        // SAFETY: no preconditions.
-        unsafe { _Py_IsFinalizing() }
-    }
+    unsafe { Py_IsFinalizing() }
 }
 
 unsafe extern "C" fn get_interpreter_id(interpreter: *mut c_void) -> i64 {

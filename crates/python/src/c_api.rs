@@ -37,9 +37,21 @@ pub use pyo3_ffi::{
     PyTuple_CheckExact, PyUnicode_Check, PyUnicode_CheckExact, compat::PyThreadState_GetUnchecked,
 };
 #[cfg(Py_3_13)]
-pub use pyo3_ffi::{Py_MOD_GIL_NOT_USED, Py_Version, Py_mod_gil};
+pub use pyo3_ffi::{Py_IsFinalizing, Py_MOD_GIL_NOT_USED, Py_Version, Py_mod_gil};
 use std::ffi::{c_char, c_double, c_int, c_long, c_longlong, c_ulonglong, c_void};
 use std::mem::forget;
+
+/// # Safety
+/// No preconditions. It reads a variable.
+#[cfg(not(Py_3_13))]
+#[allow(non_snake_case)]
+pub unsafe fn Py_IsFinalizing() -> c_int {
+    unsafe extern "C" {
+        // Exported by 3.10 to 3.12 (Include/cpython/pylifecycle.h).
+        safe fn _Py_IsFinalizing() -> c_int;
+    }
+    _Py_IsFinalizing()
+}
 
 /// Dropped only by an unwinding that began below the call of a function of CPython. Hangs the
 /// thread, without the GIL.

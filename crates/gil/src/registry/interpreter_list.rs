@@ -34,8 +34,8 @@ pub fn know(list: InterpreterList) {
     LIST.get_or_init(|| list);
 }
 
-/// Calls `visit` with the address and the ID of each interpreter, the newest first. Returns false if
-/// the list changed meanwhile, or cannot be read.
+/// Calls `visit` with the address and the ID of each interpreter, the newest first. Returns false
+/// if the list changed meanwhile, or cannot be read.
 fn walk(list: &InterpreterList, mut visit: impl FnMut(usize, i64)) -> bool {
     let mut interpreter = newest_in(list);
     let mut id_before = i64::MAX;
