@@ -21,17 +21,12 @@ pytestmark = pytest.mark.free_threading
 PROGRAM = PROGRAMS / "daemons_in_native.py"
 # They neither release the GIL nor run Python code.
 OTHERS = {
-    *("declares_no_gil", "gil_begin_trace", "gil_installed", "gil_interpreters"),
+    *("declares_no_gil", "fork_ends_in_child", "fork_follow", "gil_begin_trace"),
+    *("gil_installed", "gil_interpreters"),
     *("gil_match_interpreters", "gil_name_gil", "gil_name_thread", "gil_policies"),
     *("gil_read_ledger", "gil_read_ledger_trace", "gil_run", "gil_set_switch_interval"),
-    *(
-        "gil_uninstall",
-        "internal_error",
-        "internal_errors",
-        "kept_open",
-        "parse_toml",
-        "process_adopt_orphans",
-    ),
+    *("gil_uninstall", "internal_error", "internal_errors", "kept_open"),
+    *("parse_toml", "process_adopt_orphans"),
     *("process_end_with_parent", "process_is_secure", "process_set_name", "profile_begin"),
     *("profile_is_on", "profile_read_ledger", "profile_report", "refcount_kinds"),
     *("report_after_exec", "report_on_signals", "report_sources", "server_admit"),

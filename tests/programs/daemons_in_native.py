@@ -64,7 +64,7 @@ def _reporter() -> tuple[socket.socket, Any]:
     recorder.bind(path)
     # The threads write to the socket, whose file is needed no longer.
     sys.kept_folder = folder  # type: ignore[attr-defined]
-    return recorder, _native.telemetry_start(os.fsencode(path), 0.5, time.time(), {})
+    return recorder, _native.telemetry_start(os.fsencode(path), 0.5, time.time(), {}, True)
 
 
 def _of_reporter(function: Callable[..., object], *arguments: object) -> Call:
@@ -127,17 +127,14 @@ CALLS: dict[str, Callable[[], Call]] = {
     "gc_watch": _plain(_native.gc_watch, ""),
     "profile_read": lambda: _profile(_native.profile_read),
     "profile_end": lambda: _profile(_native.profile_end),
-    "profile_report_no_more": lambda: _profile(_native.profile_report_no_more),
-    "profile_pause": lambda: _profile(_native.profile_pause),
-    "profile_resume": lambda: _profile(lambda: (_native.profile_pause(), _native.profile_resume())),
+    "fork_begins": lambda: _profile(_of_reporter(lambda _: _fork())),
+    "fork_ends_in_parent": lambda: _of_reporter(lambda _: _fork()),
     "stacks_read": _plain(lambda: _read_stack()),
     "stacks_end": _plain(_native.stacks_end),
     "telemetry_arrived": _arrived,
     "telemetry_start": _plain(_starts),
     "telemetry_stopping": lambda: _of_reporter(_native.telemetry_stopping, "", ""),
     "telemetry_stop": lambda: _of_reporter(_native.telemetry_stop, "", "", True),
-    "telemetry_pause": lambda: _of_reporter(_native.telemetry_pause),
-    "telemetry_resume": lambda: _of_reporter(_native.telemetry_resume),
     "telemetry_merge": _plain(lambda: _refused(_native.telemetry_merge, Slow(b"", b""))),
     "telemetry_add_server": lambda: _add_server(),
     "refcount_measure": _plain(_native.refcount_measure, "plain", 1, 1, False),
@@ -151,6 +148,11 @@ CALLS: dict[str, Callable[[], Call]] = {
     "server_interrupt": lambda: _of_server(_native.server_interrupt),
     "interpreter_of_caller": _plain(lambda: _of_caller()),
 }
+
+
+def _fork() -> None:
+    _native.fork_begins()
+    _native.fork_ends_in_parent()
 
 
 def _read_stack() -> None:

@@ -123,7 +123,7 @@ def own_values() -> Iterator[Any]:
     recorder.bind(f"{os.getpid()}.socket")
     yield recorder
     yield recorder.fileno()
-    yield _native.telemetry_start(os.fsencode(recorder.getsockname()), 1.0, 0.0, {})
+    yield _native.telemetry_start(os.fsencode(recorder.getsockname()), 1.0, 0.0, {}, False)
     yield _native.telemetry_encode(1, 1, 1, 0.0, {})
     yield _native.telemetry_record(_native.telemetry_encode(1, 1, 1, 0.0, {}))
 
