@@ -1,14 +1,20 @@
-"""Runs CPython's own tests as plain Python and under `headway run --follow`, and compares them.
+"""Runs CPython's own tests as plain Python and in the ways that Headway measures a program, and
+compares them.
 
     .venvs/3.13/bin/python scripts/compare_cpython_tests.py
-        [--policy P]... [--profile] [--ignore PATTERN]... [--json FILE] [TEST...]
+        [--way run|profile|telemetry]... [--policy P]... [--timeout S] [--ignore PATTERN]...
+        [--json FILE] [TEST...]
 
-The outcome of every single test must be the same: passed, failed, error or skipped. A test whose
-outcome differs is run again on both sides, since some of CPython's tests depend on timing; it
-counts as different if it never agrees. With --json, FILE is written after each file of tests, and a
-run that was interrupted resumes: files of tests whose outcomes FILE has are not run again. Exit
-status: 0 if all agree, 1 if any differs, 2 if this interpreter comes without its tests or FILE
-belongs to another comparison, 130 after Ctrl-C.
+A way is `headway run --follow`, the same with `--profile`, or HEADWAY=follow,telemetry=... with a
+recorder that receives; each runs under each policy. The outcome of every single test must be the
+same: passed, failure, error, skipped, or no end, where the test hangs or takes the whole run with
+it. The exit status of a file of tests, which also says whether it left its environment as it was,
+must be the same, and so must the number of processes that it leaves. A test whose outcome differs
+is run again on both sides, since some of CPython's tests depend on timing; it counts as different
+if it never agrees. With --json, FILE is written after each file of tests, and a run that was
+interrupted resumes: files of tests whose outcomes FILE has are not run again. Exit status: 0 if all
+agree, 1 if any differs, 2 if this interpreter comes without its tests or FILE belongs to another
+comparison, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,39 +22,132 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+from headway import _native
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+from process_tree import Watched, descendants, state  # type: ignore[import-not-found]
 
 TESTS = [
     "test_threading",
     "test_thread",
+    "test_threading_local",
     "test_queue",
     "test_fork1",
+    "test_wait3",
+    "test_wait4",
     "test_subprocess",
+    "test_popen",
+    "test_posix",
+    "test_os",
+    "test_pty",
+    "test_atexit",
+    "test_eintr",
     "test_socket",
+    "test_select",
     "test_asyncio",
     "test_concurrent_futures",
     "test_threadsignals",
     "test_faulthandler",
     "test_gc",
+    "test__interpreters",
     "test_interpreters",
     "test_ssl",
     "test_multiprocessing_fork",
+    "test_multiprocessing_forkserver",
     "test_multiprocessing_spawn",
+    "test_multiprocessing_main_handling",
     "test_signal",
+    "test_tracemalloc",
     "test_ctypes",
     "test_import",
     "test_sched",
     "test_io",
 ]
+WAYS = ("run", "profile", "telemetry")
 ATTEMPTS = 4
+# For a file of tests. A single test has --timeout.
 TIMEOUT_S = 1500
+# From the end of a file of tests to that of its last process.
+TREE_LIMIT_S = 5.0
+HEADWAY = [sys.executable, "-m", "headway"]
+# Outcomes of a file of tests.
+EXIT_STATUS, PROCESSES_LEFT = "(exit status)", "(processes left)"
+# unittest says so, with -v, before it runs a test.
+BEGUN = re.compile(r"^(\w+) \(((?:test|__main__)\.[\w.]+)\)", re.MULTILINE)
+NO_END = "no end"
 
-Outcomes = dict[str, str]
+
+class Way(NamedTuple):
+    """The command that runs `-m test`, and what the environment has for it."""
+
+    name: str
+    command: list[str]
+    variables: dict[str, str]
+
+
+PLAIN = Way("plain", [sys.executable], {})
+
+
+class Result(NamedTuple):
+    """By name of a test: its outcome, and what the test said unless it passed."""
+
+    outcomes: dict[str, str]
+    messages: dict[str, str]
+
+
+class Options(NamedTuple):
+    ignore: list[str]
+    timeout_s: float
+
+
+def ways_of(kinds: list[str], policies: list[str], socket: str) -> list[Way]:
+    """`socket` is the recorder's."""
+    found = []
+    for kind in kinds:
+        for policy in policies:
+            command = [*HEADWAY, "run", "--follow", "--policy", policy]
+            variables = {}
+            if kind == "profile":
+                # In the folder of the run.
+                command += ["--profile", "profile.txt"]
+            elif kind == "telemetry":
+                command = [sys.executable]
+                variables = {"HEADWAY": f"{policy},follow,telemetry=unix:{socket}"}
+            found.append(Way(f"{policy}, {kind}", command, variables))
+    return found
+
+
+@contextmanager
+def recorder(folder: Path) -> Iterator[str]:
+    """Runs a recorder that stores nothing and yields its socket; prints how much it has received at
+    its end."""
+    socket, log = folder / "recorder.sock", folder / "recorder.log"
+    command = [*HEADWAY, "telemetry", "--listen", f"unix:{socket}", "--no-store"]
+    with log.open("wb") as output:
+        process = subprocess.Popen([*command, "--http", "127.0.0.1:0"], stderr=output)
+    try:
+        while not (found := re.search(r"http://[\d.]+:\d+", log.read_text())):
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield str(socket)
+        with urlopen(f"{found[0]}/api/v1/now") as answer:
+            received = json.load(answer)["recorder"]["received"]
+        print(f"the recorder received {received} datagrams", flush=True)
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def existing_tests(wanted: list[str]) -> list[str]:
@@ -61,65 +160,124 @@ def existing_tests(wanted: list[str]) -> list[str]:
     return [name for name in wanted if importlib.util.find_spec(f"test.{name}") is not None]
 
 
-def run_tests(prefix: list[str], test: str, match: list[str], ignore: list[str]) -> Outcomes:
-    """Returns the outcomes of one run of the file `test` behind `prefix`; none if it hangs."""
+def run_tests(way: Way, test: str, match: list[str], options: Options) -> Result:
+    """Runs the file `test`, or those of its tests that match. A test that has no end is left out of
+    a next run, which has the outcomes of the others."""
+    without_end: dict[str, str] = {}
+    while True:
+        ignore = [*options.ignore, *without_end]
+        result, culprit, said = run_once(way, test, match, options._replace(ignore=ignore))
+        if not culprit or culprit in without_end:
+            break
+        without_end[culprit] = said
+        if match and set(match) <= without_end.keys():
+            break
+    outcomes = {**result.outcomes, **dict.fromkeys(without_end, NO_END)}
+    return Result(outcomes, {**result.messages, **without_end})
+
+
+def run_once(way: Way, test: str, match: list[str], options: Options) -> tuple[Result, str, str]:
+    """The result of one run; if it has none, the test that ran last, and the run's last words."""
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
-        command = [*prefix, "-m", "test", "--junit-xml", str(report), "--timeout", "600"]
+        report, log = Path(folder) / "junit.xml", Path(folder) / "log"
+        command = [*way.command, "-m", "test", "-v", "--fail-env-changed"]
+        command += ["--junit-xml", str(report), "--timeout", str(options.timeout_s)]
         for pattern in match:
             command += ["-m", pattern]
-        for pattern in ignore:
+        for pattern in options.ignore:
             command += ["-i", pattern]
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        try:
-            subprocess.run(
+        before = descendants("self")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
                 [*command, test],
                 cwd=folder,
-                env=environment,
+                env={**environment, **way.variables},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=TIMEOUT_S,
-                check=False,
+                stdout=output,
+                stderr=output,
             )
+        try:
+            status = process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return {}
-        return read_outcomes(report) if report.exists() else {}
+            process.kill()
+            status = process.wait()
+        left = end_processes(before)
+        said = log.read_text(errors="replace")
+        if report.exists():
+            result = read_report(report)
+            result.outcomes[EXIT_STATUS] = str(status)
+            result.outcomes[PROCESSES_LEFT] = str(len(left))
+            result.messages[EXIT_STATUS] = said[-2000:]
+            result.messages[PROCESSES_LEFT] = "\n".join(left)
+            return result, "", ""
+        begun = BEGUN.findall(said)
+        name, place = begun[-1] if begun else ("", "")
+        # Before 3.11 the place lacks the name.
+        culprit = place if place.endswith(f".{name}") else f"{place}.{name}".strip(".")
+        return Result({}, {}), culprit, f"exit status {status}\n{said[-4000:]}"
 
 
-def read_outcomes(report: Path) -> Outcomes:
-    outcomes: Outcomes = {}
+def end_processes(before: set[int]) -> list[str]:
+    """Ends the processes that were not there `before`, and returns their command lines. This
+    process has adopted those that have lost their parent."""
+    end = time.monotonic() + TREE_LIMIT_S
+    said: list[str] = []
+    while left := descendants("self", without=before):
+        with Watched(pid for pid in left if state(pid) not in ("Z", "")) as watched:
+            still = watched.wait(max(0.0, end - time.monotonic()))
+            said += [watched.commands[pid] for pid in still]
+            for pid in still:
+                watched.kill(pid)
+            watched.wait(TREE_LIMIT_S)
+        for pid in left:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+    return said
+
+
+def read_report(report: Path) -> Result:
+    result = Result({}, {})
     for case in ElementTree.parse(report).iter("testcase"):
-        parts = {child.tag for child in case}
-        found = [outcome for outcome in ("error", "failure", "skipped") if outcome in parts]
-        outcomes[case.get("name", "?")] = found[0] if found else "passed"
-    return outcomes
+        name = case.get("name", "?")
+        result.outcomes[name] = "passed"
+        for child in case:
+            if child.tag in ("error", "failure", "skipped"):
+                result.outcomes[name] = child.tag
+                result.messages[name] = child.text or child.get("message") or ""
+                break
+    return result
 
 
-def differing(plain: Outcomes, metered: Outcomes) -> list[str]:
-    names = plain.keys() | metered.keys()
-    return sorted(name for name in names if plain.get(name) != metered.get(name))
+def differing(plain: Result, measured: Result) -> list[str]:
+    one, other = plain.outcomes, measured.outcomes
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    # Another outcome of a test makes another exit status.
+    return [name for name in names if name != EXIT_STATUS or len(names) == 1]
 
 
-def compare(
-    test: str, policy: str, profiled: bool, plain: Outcomes, ignore: list[str]
-) -> list[str]:
-    """The tests whose outcome under `policy` never agreed with that as plain Python."""
-    headway = [sys.executable, "-m", "headway", "run", "--follow", "--policy", policy]
-    if profiled:
-        headway += ["--profile", os.path.join(tempfile.gettempdir(), f"{os.getpid()}.txt")]
-    sides = [[sys.executable], headway]
-    metered = run_tests(headway, test, [], ignore)
-    different = differing(plain, metered)
+def compare(way: Way, test: str, plain: Result, options: Options) -> dict[str, dict[str, str]]:
+    """The tests whose outcome in this way never agreed with that as plain Python: both outcomes,
+    and what the test said."""
+    measured = run_tests(way, test, [], options)
+    different = differing(plain, measured)
     for _ in range(ATTEMPTS - 1):
         if not different:
             break
-        print(f"  {policy}, again: {', '.join(different)}", flush=True)
-        # A test that did not come out at all took the whole run with it.
-        match = [] if not plain or not metered else different
-        again = [run_tests(prefix, test, match, ignore) for prefix in sides]
-        different = [name for name in different if again[0].get(name) != again[1].get(name)]
-    return different
+        print(f"  {way.name}, again: {', '.join(different)}", flush=True)
+        # It takes all tests to leave a process behind, or another exit status.
+        is_whole = not {EXIT_STATUS, PROCESSES_LEFT}.isdisjoint(different)
+        match = [] if is_whole or not plain.outcomes else different
+        plain, measured = (run_tests(each, test, match, options) for each in (PLAIN, way))
+        different = [name for name in differing(plain, measured) if name in different]
+    return {
+        name: {
+            "plain": plain.outcomes.get(name, "none"),
+            "headway": measured.outcomes.get(name, "none"),
+            "said": measured.messages.get(name, ""),
+        }
+        for name in different
+    }
 
 
 class Record:
@@ -155,10 +313,41 @@ class Record:
             partial.replace(self.file)
 
 
+def compare_all(tests: list[str], ways: list[Way], options: Options, record: Record) -> None:
+    for test in tests:
+        if test in record.tests:
+            print(f"{test}: compared before", flush=True)
+            continue
+        plain = run_tests(PLAIN, test, [], options)
+        different = {
+            way.name: found for way in ways if (found := compare(way, test, plain, options))
+        }
+        own = (EXIT_STATUS, PROCESSES_LEFT)
+        outcomes = [what for name, what in plain.outcomes.items() if name not in own]
+        counts = {what: outcomes.count(what) for what in sorted(set(outcomes))}
+        verdict = "same" if counts else "DIFFERENT: no outcome as plain Python"
+        if different:
+            verdict = "DIFFERENT"
+        told = ", ".join(f"{count} {what}" for what, count in counts.items())
+        print(f"{test}: {told}: {verdict}", flush=True)
+        for name, found in different.items():
+            for each, row in found.items():
+                print(f"  {name}: {each}: {row['plain']}, with Headway {row['headway']}")
+        record.add(test, {"outcomes": counts, "different": different})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "tests", nargs="*", metavar="TEST", help="default: those the meter could harm"
+        "tests", nargs="*", metavar="TEST", help="default: those that Headway could harm"
+    )
+    parser.add_argument(
+        "--way",
+        metavar="WAY",
+        choices=WAYS,
+        action="append",
+        default=[],
+        help=f"compare in this way ({', '.join(WAYS)}); may be given several times (default: run)",
     )
     parser.add_argument(
         "--policy",
@@ -168,7 +357,11 @@ def main() -> int:
         help="compare under this policy; may be given several times (default: interval)",
     )
     parser.add_argument(
-        "--profile", action="store_true", help="keep a contention profile of each file of tests"
+        "--timeout",
+        metavar="S",
+        type=float,
+        default=600.0,
+        help="the seconds after which a single test counts as hanging (default: %(default)g)",
     )
     parser.add_argument(
         "--ignore",
@@ -181,28 +374,15 @@ def main() -> int:
         "--json", metavar="FILE", type=Path, help="write outcomes to FILE, and resume from it"
     )
     arguments = parser.parse_args()
-    policies = arguments.policy or ["interval"]
-    options = {"policies": policies, "profile": arguments.profile, "ignore": arguments.ignore}
-    record = Record(arguments.json, options)
+    options = Options(arguments.ignore, arguments.timeout)
+    kinds, policies = arguments.way or ["run"], arguments.policy or ["interval"]
+    record = Record(
+        arguments.json, {"ways": kinds, "policies": policies, "ignore": arguments.ignore}
+    )
     tests = existing_tests(arguments.tests or TESTS)
-    for test in tests:
-        if test in record.tests:
-            print(f"{test}: compared before", flush=True)
-            continue
-        plain = run_tests([sys.executable], test, [], arguments.ignore)
-        different = {
-            policy: names
-            for policy in policies
-            if (names := compare(test, policy, arguments.profile, plain, arguments.ignore))
-        }
-        counts = {what: list(plain.values()).count(what) for what in sorted(set(plain.values()))}
-        each = (f"under {policy}: {', '.join(names)}" for policy, names in different.items())
-        verdict = f"DIFFERENT {'; '.join(each)}" if different else "same"
-        if not plain:
-            verdict = "DIFFERENT: no outcome as plain Python"
-        told = ", ".join(f"{count} {what}" for what, count in counts.items())
-        print(f"{test}: {told}: {verdict}", flush=True)
-        record.add(test, {"outcomes": counts, "different": different})
+    _native.process_adopt_orphans()
+    with tempfile.TemporaryDirectory() as folder, recorder(Path(folder)) as socket:
+        compare_all(tests, ways_of(kinds, policies, socket), options, record)
     result = {test: record.tests[test] for test in tests}
     bad = [test for test, row in result.items() if row["different"] or not row["outcomes"]]
     total = sum(sum(row["outcomes"].values()) for row in result.values())
