@@ -6,4 +6,5 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "server")]
+sys.path[:0] = [str(TESTS), str(TESTS / "server"), str(TESTS / "recipes")]
+sys.path.append(str(TESTS.parent / "bench"))

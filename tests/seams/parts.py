@@ -149,6 +149,8 @@ class Scene:
         self._ending: list[Callable[[], None]] = []
         self.given: set[str] = set()
         self.victims: set[int] = set()
+        # The socket of the service manager that a test is for a program.
+        self.manager: socket.socket
 
     @property
     def main(self) -> Part:

@@ -1,0 +1,128 @@
+"""Headway in programs that care for their threads, signals, forks and children: each ends as plain
+Python ends it, with the same exit status, and says and leaves the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from launch import GIL_ENABLED
+from parts import TREE_LIMIT_S, Scene
+from process_tree import Watched, descendants
+from program_table import (
+    PLAIN,
+    PROFILE,
+    PROGRAM_TABLE,
+    VARYING,
+    WAYS,
+    End,
+    Program,
+    Way,
+)
+from recipe_tool import need
+from table import recorder as start_recorder
+
+pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="without a GIL there is nothing to do")
+
+
+@dataclass(frozen=True)
+class Life:
+    """The end of a program. Lines are in no order, since several processes write them; `files` are
+    those that it has left in its folder."""
+
+    status: int
+    # How many of its processes SIGKILL has ended, which the test has not sent.
+    killed: int
+    lines: set[str]
+    # Those of the report of `headway run`, and of processes that have ended after it.
+    lines_after_report: set[str]
+    files: set[str]
+
+
+# Begins what `headway run --profile` says at its end.
+REPORT = "headway: profile of "
+PlainLife = Callable[[Program, End], Life]
+
+
+def cases() -> list[object]:
+    return [
+        pytest.param(
+            program,
+            end,
+            way,
+            id=f"{program.name}, {end.name}, {way.name}",
+            marks=[pytest.mark.slow(program.slow)] if program.slow else [],
+        )
+        for program in PROGRAM_TABLE
+        for end in program.ends
+        for way in WAYS
+    ]
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The socket of a recorder that outlives the programs."""
+    scene = Scene(tmp_path_factory.mktemp("recorder"))
+    try:
+        yield start_recorder(scene).removeprefix("unix:")
+        scene.main.process.terminate()
+        assert scene.main.wait() == 0, scene.main.stderr
+    finally:
+        scene.close()
+
+
+@pytest.fixture(scope="module")
+def plain_life(tmp_path_factory: pytest.TempPathFactory) -> PlainLife:
+    """Each program without Headway, once."""
+    lives: dict[tuple[str, str], Life] = {}
+
+    def live(program: Program, end: End) -> Life:
+        name = program.name, end.name
+        if name not in lives:
+            lives[name] = life(program, end, PLAIN, "", tmp_path_factory.mktemp("plain"))
+        return lives[name]
+
+    return live
+
+
+def life(program: Program, end: End, way: Way, recorder: str, folder: Path) -> Life:
+    scene = Scene(folder)
+    others = descendants("self")
+    try:
+        part = program.start(scene, way, recorder)
+        end.act(scene)
+        # Those that have lost their parent are this process's children.
+        with Watched(descendants("self", without=others)) as processes:
+            end.end(scene)
+            status = part.wait()
+            left = processes.wait(TREE_LIMIT_S)
+            assert not left, ([processes.commands[pid] for pid in left], part.stderr)
+            killed = [pid for pid in processes.killed() if pid not in scene.victims]
+    finally:
+        scene.close()
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    said, report, after = part.stderr.rstrip("\0").replace(str(folder), "").partition(REPORT)
+    if way.options:
+        assert report, said
+        files.remove(PROFILE)
+    return Life(status, len(killed), lines_of(said), lines_of(after), files - scene.given)
+
+
+def lines_of(text: str) -> set[str]:
+    return {VARYING.sub("…", line).rstrip() for line in text.splitlines()}
+
+
+@pytest.mark.parametrize(("program", "end", "way"), cases())
+def test_it_lives_and_ends_as_without_headway(
+    program: Program, end: End, way: Way, recorder: str, plain_life: PlainLife, tmp_path: Path
+) -> None:
+    if program.packages:
+        need(program.packages)
+    plain = plain_life(program, end)
+    measured = life(program, end, way, recorder, tmp_path)
+    assert measured.status == plain.status, measured.lines
+    assert measured.killed == plain.killed or program.kills, measured.lines
+    assert measured.lines | measured.lines_after_report & plain.lines == plain.lines
+    assert measured.files == plain.files
