@@ -197,11 +197,13 @@ def run_once(way: Way, test: str, match: list[str], options: Options) -> tuple[R
                 stdout=output,
                 stderr=output,
             )
-        try:
-            status = process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = process.wait()
+        end = time.monotonic() + TIMEOUT_S
+        while process.poll() is None and time.monotonic() < end:
+            # A test may wait until an orphan, which this process has adopted, is gone.
+            wait_for_ended(descendants("self", without=before | {process.pid}))
+            time.sleep(0.1)
+        process.kill()
+        status = process.wait()
         left = end_processes(before)
         said = log.read_text(errors="replace")
         if report.exists():
@@ -230,10 +232,14 @@ def end_processes(before: set[int]) -> list[str]:
             for pid in still:
                 watched.kill(pid)
             watched.wait(TREE_LIMIT_S)
-        for pid in left:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+        wait_for_ended(left)
     return said
+
+
+def wait_for_ended(pids: set[int]) -> None:
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def read_report(report: Path) -> Result:
