@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -87,17 +88,28 @@ EXIT_STATUS, PROCESSES_LEFT = "(exit status)", "(processes left)"
 # unittest says so, with -v, before it runs a test.
 BEGUN = re.compile(r"^(\w+) \(((?:test|__main__)\.[\w.]+)\)", re.MULTILINE)
 NO_END = "no end"
+# Tests whose outcome differs for a reason that no repair removes, by way.
+EXPLAINED = {
+    ("test.test_subprocess.POSIXProcessTestCase.test_pass_fds_redirected", "telemetry"): (
+        "it counts the descriptors of a child, and a child that reports has three of its own"
+    ),
+}
 
 
 class Way(NamedTuple):
     """The command that runs `-m test`, and what the environment has for it."""
 
-    name: str
+    kind: str
+    policy: str
     command: list[str]
     variables: dict[str, str]
 
+    @property
+    def name(self) -> str:
+        return f"{self.policy}, {self.kind}"
 
-PLAIN = Way("plain", [sys.executable], {})
+
+PLAIN = Way("plain", "", [sys.executable], {})
 
 
 class Result(NamedTuple):
@@ -125,7 +137,7 @@ def ways_of(kinds: list[str], policies: list[str], socket: str) -> list[Way]:
             elif kind == "telemetry":
                 command = [sys.executable]
                 variables = {"HEADWAY": f"{policy},follow,telemetry=unix:{socket}"}
-            found.append(Way(f"{policy}, {kind}", command, variables))
+            found.append(Way(kind, policy, command, variables))
     return found
 
 
@@ -267,6 +279,9 @@ def compare(way: Way, test: str, plain: Result, options: Options) -> dict[str, d
     and what the test said."""
     measured = run_tests(way, test, [], options)
     different = differing(plain, measured)
+    for name in [name for name in different if (name, way.kind) in EXPLAINED]:
+        print(f"  {way.name}: {name} differs: {EXPLAINED[name, way.kind]}", flush=True)
+        different.remove(name)
     for _ in range(ATTEMPTS - 1):
         if not different:
             break
@@ -386,6 +401,9 @@ def main() -> int:
         arguments.json, {"ways": kinds, "policies": policies, "ignore": arguments.ignore}
     )
     tests = existing_tests(arguments.tests or TESTS)
+    # A shell's background job ignores SIGINT, and so would the tests.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _native.process_adopt_orphans()
     with tempfile.TemporaryDirectory() as folder, recorder(Path(folder)) as socket:
         compare_all(tests, ways_of(kinds, policies, socket), options, record)
