@@ -3,9 +3,11 @@ Python ends it, with the same exit status, and says and leaves the same."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from launch import GIL_ENABLED
@@ -23,6 +25,7 @@ from program_table import (
 )
 from recipe_tool import need
 from table import recorder as start_recorder
+from table import url_of_recorder, wait_until
 
 pytestmark = pytest.mark.skipif(not GIL_ENABLED, reason="without a GIL there is nothing to do")
 
@@ -61,12 +64,23 @@ def cases() -> list[object]:
     ]
 
 
+@dataclass(frozen=True)
+class Recorder:
+    socket: str
+    url: str
+
+    def received(self) -> int:
+        """How many datagrams."""
+        with urlopen(f"{self.url}/api/v1/now") as answer:
+            return int(json.load(answer)["recorder"]["received"])
+
+
 @pytest.fixture(scope="module")
-def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The socket of a recorder that outlives the programs."""
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorder]:
+    """A recorder that outlives the programs."""
     scene = Scene(tmp_path_factory.mktemp("recorder"))
     try:
-        yield start_recorder(scene).removeprefix("unix:")
+        yield Recorder(start_recorder(scene).removeprefix("unix:"), url_of_recorder(scene))
         scene.main.process.terminate()
         assert scene.main.wait() == 0, scene.main.stderr
     finally:
@@ -102,7 +116,7 @@ def life(program: Program, end: End, way: Way, recorder: str, folder: Path) -> L
             killed = [pid for pid in processes.killed() if pid not in scene.victims]
     finally:
         scene.close()
-    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
     said, report, after = part.stderr.rstrip("\0").replace(str(folder), "").partition(REPORT)
     if way.options:
         assert report, said
@@ -116,12 +130,15 @@ def lines_of(text: str) -> set[str]:
 
 @pytest.mark.parametrize(("program", "end", "way"), cases())
 def test_it_lives_and_ends_as_without_headway(
-    program: Program, end: End, way: Way, recorder: str, plain_life: PlainLife, tmp_path: Path
+    program: Program, end: End, way: Way, recorder: Recorder, plain_life: PlainLife, tmp_path: Path
 ) -> None:
     if program.packages:
         need(program.packages)
     plain = plain_life(program, end)
-    measured = life(program, end, way, recorder, tmp_path)
+    received = recorder.received()
+    measured = life(program, end, way, recorder.socket, tmp_path)
+    if way.value.endswith("RECORDER"):
+        wait_until(lambda: recorder.received() > received)
     assert measured.status == plain.status, measured.lines
     assert measured.killed == plain.killed or program.kills, measured.lines
     assert measured.lines | measured.lines_after_report & plain.lines == plain.lines
