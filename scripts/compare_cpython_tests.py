@@ -78,8 +78,6 @@ TESTS = [
 ]
 WAYS = ("run", "profile", "telemetry")
 ATTEMPTS = 4
-# For a file of tests. A single test has --timeout.
-TIMEOUT_S = 1500
 # From the end of a file of tests to that of its last process.
 TREE_LIMIT_S = 5.0
 HEADWAY = [sys.executable, "-m", "headway"]
@@ -110,6 +108,10 @@ class Way(NamedTuple):
 
 
 PLAIN = Way("plain", "", [sys.executable], {})
+
+
+# By name of a test: its outcomes in two ways, and what it said in the second.
+Different = dict[str, dict[str, str]]
 
 
 class Result(NamedTuple):
@@ -193,7 +195,7 @@ def run_once(way: Way, test: str, match: list[str], options: Options) -> tuple[R
     with tempfile.TemporaryDirectory() as folder:
         report, log = Path(folder) / "junit.xml", Path(folder) / "log"
         command = [*way.command, "-m", "test", "-v", "--fail-env-changed"]
-        command += ["--junit-xml", str(report), "--timeout", str(options.timeout_s)]
+        command += ["--junit-xml", str(report)]
         for pattern in match:
             command += ["-m", pattern]
         for pattern in options.ignore:
@@ -209,12 +211,19 @@ def run_once(way: Way, test: str, match: list[str], options: Options) -> tuple[R
                 stdout=output,
                 stderr=output,
             )
-        end = time.monotonic() + TIMEOUT_S
-        while process.poll() is None and time.monotonic() < end:
+        written, end = 0, time.monotonic() + options.timeout_s
+        while process.poll() is None:
+            # Every test writes when it begins and when it ends.
+            if log.stat().st_size != written:
+                written, end = log.stat().st_size, time.monotonic() + options.timeout_s
+            if time.monotonic() > end:
+                # regrtest has faulthandler write where each thread is.
+                process.send_signal(signal.SIGUSR1)
+                time.sleep(1)
+                process.kill()
             # A test may wait until an orphan, which this process has adopted, is gone.
             wait_for_ended(descendants("self", without=before | {process.pid}))
             time.sleep(0.1)
-        process.kill()
         status = process.wait()
         left = end_processes(before)
         said = log.read_text(errors="replace")
@@ -274,14 +283,15 @@ def differing(plain: Result, measured: Result) -> list[str]:
     return [name for name in names if name != EXIT_STATUS or len(names) == 1]
 
 
-def compare(way: Way, test: str, plain: Result, options: Options) -> dict[str, dict[str, str]]:
-    """The tests whose outcome in this way never agreed with that as plain Python: both outcomes,
-    and what the test said."""
+def compare(way: Way, test: str, plain: Result, options: Options) -> tuple[Different, Different]:
+    """The tests whose outcome in this way never agreed with that as plain Python, and those whose
+    outcome did not agree at first: both outcomes, and what the test said."""
     measured = run_tests(way, test, [], options)
     different = differing(plain, measured)
     for name in [name for name in different if (name, way.kind) in EXPLAINED]:
         print(f"  {way.name}: {name} differs: {EXPLAINED[name, way.kind]}", flush=True)
         different.remove(name)
+    at_first = rows_of(different, plain, measured)
     for _ in range(ATTEMPTS - 1):
         if not different:
             break
@@ -291,13 +301,19 @@ def compare(way: Way, test: str, plain: Result, options: Options) -> dict[str, d
         match = [] if is_whole or not plain.outcomes else different
         plain, measured = (run_tests(each, test, match, options) for each in (PLAIN, way))
         different = [name for name in differing(plain, measured) if name in different]
+    for name in different:
+        del at_first[name]
+    return rows_of(different, plain, measured), at_first
+
+
+def rows_of(names: list[str], plain: Result, measured: Result) -> Different:
     return {
         name: {
             "plain": plain.outcomes.get(name, "none"),
             "headway": measured.outcomes.get(name, "none"),
             "said": measured.messages.get(name, ""),
         }
-        for name in different
+        for name in names
     }
 
 
@@ -340,9 +356,9 @@ def compare_all(tests: list[str], ways: list[Way], options: Options, record: Rec
             print(f"{test}: compared before", flush=True)
             continue
         plain = run_tests(PLAIN, test, [], options)
-        different = {
-            way.name: found for way in ways if (found := compare(way, test, plain, options))
-        }
+        compared = {way.name: compare(way, test, plain, options) for way in ways}
+        different = {name: never for name, (never, _) in compared.items() if never}
+        at_first = {name: rows for name, (_, rows) in compared.items() if rows}
         own = (EXIT_STATUS, PROCESSES_LEFT)
         outcomes = [what for name, what in plain.outcomes.items() if name not in own]
         counts = {what: outcomes.count(what) for what in sorted(set(outcomes))}
@@ -354,7 +370,7 @@ def compare_all(tests: list[str], ways: list[Way], options: Options, record: Rec
         for name, found in different.items():
             for each, row in found.items():
                 print(f"  {name}: {each}: {row['plain']}, with Headway {row['headway']}")
-        record.add(test, {"outcomes": counts, "different": different})
+        record.add(test, {"outcomes": counts, "different": different, "at_first": at_first})
 
 
 def main() -> int:
@@ -381,7 +397,7 @@ def main() -> int:
         "--timeout",
         metavar="S",
         type=float,
-        default=600.0,
+        default=300.0,
         help="the seconds after which a single test counts as hanging (default: %(default)g)",
     )
     parser.add_argument(
