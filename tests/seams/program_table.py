@@ -3,12 +3,13 @@ ends, and the ways in which Headway is in it."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,6 +131,95 @@ def notification(scene: Scene) -> tuple[str, int]:
     return data.decode(), struct.unpack("iii", credentials)[0]
 
 
+# gunicorn
+
+
+def gunicorn(name: str, *options: str) -> Program:
+    command = ("-m", "gunicorn", "gunicorn_site:app", "--config", "python:gunicorn_site")
+    return Program(
+        name,
+        (*command, "--bind", "unix:site.sock", "--workers", "2", "--pid", "master.pid", *options),
+        (
+            End("SIGHUP, SIGTTIN, SIGTTOU, SIGTERM", send(signal.SIGTERM), manage_workers),
+            End("SIGKILL of a worker, SIGINT", send(signal.SIGINT), replace_workers),
+            End("SIGUSR2, SIGQUIT", end_new_master, upgrade),
+        ),
+        ready=r"(?s)(ready: \d.*){2}",
+        packages=("gunicorn",),
+        slow="starts gunicorn",
+    )
+
+
+def workers(pid: int) -> set[int]:
+    return {each for each in children(pid) if state(each) != "Z"}
+
+
+def wait_for_workers(scene: Scene, count: int, without: Set[int] = frozenset()) -> set[int]:
+    """Waits until the master has so many workers that handle signals, and none of `without`."""
+    pid = scene.main.process.pid
+    found: set[int] = set()
+
+    def are_ready() -> bool:
+        found.clear()
+        found.update(workers(pid))
+        ready = all(f"ready: {each}" in scene.main.stderr for each in found)
+        return ready and len(found) == count and found.isdisjoint(without)
+
+    wait_until(are_ready)
+    return found
+
+
+def visit(scene: Scene) -> int:
+    """The worker that answers."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(str(scene.folder / "site.sock"))
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        response = b""
+        while data := connection.recv(4096):
+            response += data
+    assert b" 200 OK\r\n" in response, response
+    return int(response.rpartition(b"\r\n\r\n")[2])
+
+
+def manage_workers(scene: Scene) -> None:
+    before = wait_for_workers(scene, 2)
+    assert visit(scene) in before
+    for number, count in ((signal.SIGHUP, 2), (signal.SIGTTIN, 3), (signal.SIGTTOU, 2)):
+        send(number)(scene)
+        scene.main.wait_for(f"Handling signal: {number.name[3:].lower()}")
+        ready = wait_for_workers(scene, count, before)
+        assert visit(scene) in ready
+
+
+def replace_workers(scene: Scene) -> None:
+    before = wait_for_workers(scene, 2)
+    victim = min(before)
+    scene.kill(victim)
+    before |= wait_for_workers(scene, 2, {victim})
+    # Each ends after its fourth request.
+    wait_until(lambda: visit(scene) not in before)
+    wait_until(lambda: visit(scene) and before.isdisjoint(workers(scene.main.process.pid)))
+    wait_for_workers(scene, 2, before)
+
+
+def upgrade(scene: Scene) -> None:
+    wait_for_workers(scene, 2)
+    send(signal.SIGUSR2)(scene)
+    scene.main.wait_for(r"(?s)(ready: \d.*){4}")
+    new = int((scene.folder / "master.pid.2").read_text())
+    assert new in children(scene.main.process.pid)
+    send(signal.SIGQUIT)(scene)
+    scene.main.wait()
+    file = scene.folder / "master.pid"
+    wait_until(lambda: file.exists() and file.read_text() == f"{new}\n")
+    assert visit(scene) in workers(new)
+
+
+def end_new_master(scene: Scene) -> None:
+    os.kill(int((scene.folder / "master.pid").read_text()), signal.SIGTERM)
+
+
 # Celery
 
 
@@ -138,10 +228,6 @@ def process_of_task(scene: Scene, number: int) -> int:
     file = scene.folder / "begun"
     wait_until(lambda: file.exists() and file.read_text().count("\n") == number)
     return int(file.read_text().split()[-1])
-
-
-def workers(pid: int) -> set[int]:
-    return {each for each in children(pid) if state(each) != "Z"}
 
 
 def replace_pool_process(scene: Scene) -> None:
@@ -161,6 +247,7 @@ def end_warmly(scene: Scene) -> None:
 
 
 PROGRAM_TABLE = (
+    Program("supervisor", ("-u", str(PROGRAMS / "supervising.py")), (TERM,)),
     Program("signalfd", (str(PROGRAMS / "signal_descriptor.py"),), (TERM,)),
     Program("sigwait in a thread", (str(PROGRAMS / "waiting_thread.py"),), (TERM,)),
     Program(
@@ -170,6 +257,12 @@ PROGRAM_TABLE = (
         prepare=bind_manager,
     ),
     Program("asyncio", (str(PROGRAMS / "asyncio_signals.py"),), (TERM,)),
+    Program(
+        "fork in a thread",
+        (str(PROGRAMS / "forking_thread.py"),),
+        (End("by itself", nothing),),
+        ready="",
+    ),
     *(
         Program(
             f"multiprocessing, {method}",
@@ -177,7 +270,12 @@ PROGRAM_TABLE = (
             (TERM,),
             slow="starts a dozen interpreters",
         )
-        for method in ("fork", "spawn")
+        for method in ("fork", "spawn", "forkserver")
+    ),
+    gunicorn("gunicorn", "--max-requests", "4", "--no-control-socket"),
+    gunicorn(
+        "gunicorn --threads --preload",
+        *("--threads", "2", "--preload", "--max-requests", "4", "--no-control-socket"),
     ),
     Program(
         "celery --max-tasks-per-child",
@@ -194,6 +292,8 @@ PROGRAM_TABLE = (
     ),
 )
 
+# A worker of gunicorn that gets SIGTERM twice may have restored the signal's default.
+OCCASIONAL = re.compile(r"Worker \(pid:\d+\) was sent SIG(TERM|QUIT)!")
 # These differ from run to run: times, uuids, addresses, processes, and numbers of workers and jobs.
 VARYING = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[,.]\d+)?|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
