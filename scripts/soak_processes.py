@@ -1,5 +1,5 @@
-"""The figures of /proc for the processes that scripts/soak_server.py watches: their memory,
-descriptors and connections, and whether these grow.
+"""The figures of /proc for the processes that soaks watch: their memory, descriptors and
+connections, whether these grow, and what their threads do.
 
 Knows nothing of servers.
 """
@@ -56,6 +56,34 @@ def children(pid: int) -> list[int]:
     try:
         return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
     except FileNotFoundError:
+        return []
+
+
+def tree(pid: int) -> list[int]:
+    """This process and its descendants, whichever thread has started them."""
+    found = [pid]
+    for task in _tasks(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                found += tree(int(child))
+    return found
+
+
+def described(pid: int) -> str:
+    """Each of its threads: its name, its state, and where in the kernel it waits."""
+    threads = []
+    for task in _tasks(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+            name, where = ((task / each).read_text().strip() for each in ("comm", "wchan"))
+            threads.append(f"{name}:{state}:{where}")
+    return f"process {pid}: {', '.join(threads)}"
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return [*Path(f"/proc/{pid}/task").iterdir()]
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 

@@ -1,0 +1,458 @@
+"""Ends random programs under Headway by the thousand, beside plain CPython.
+
+    .venvs/3.13/bin/python scripts/soak_exits.py --minutes 20
+    .venvs/3.13/bin/python scripts/soak_exits.py --exits 10000 --results exits.jsonl \\
+        --python .venvs/3.10 --python .venvs/3.14 --python .venvs/3.13t
+
+A program is made from a seed out of parts: daemon threads, forks, sub-interpreters, signals, C
+threads, handlers of atexit, and one of many ways to end (scripts/soak_exits_programs.py). `--show
+SEED` prints it. Each exit runs a program twice: in a condition, which is what Headway does in the
+process, and without Headway. Its outcome is the exit status or signal, what it printed, the errors
+on stderr, and whether it or a child of it hung.
+
+Some of these programs crash or hang on CPython alone, now and then, so one difference proves
+nothing: a program whose outcome differs runs again and again in both ways, until chance explains
+the difference or cannot. That makes a fault:
+
+- an outcome that comes more often under Headway than without it (Fisher's exact test), or, for
+  all exits together, a status that does so by version, by condition or by part;
+- an outcome that came again under Headway and never without it.
+
+Each fault is printed with the command that runs its program again. A difference that did not come
+again is counted as `once`.
+
+Trial status: 0 if there is no fault; 1 if there is one; 2 for bad usage; 130 after Ctrl-C, with the
+table so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import comb
+from pathlib import Path
+from typing import NoReturn
+
+from soak_exits_programs import NAMES, draw, source
+from soak_exits_runs import PLAIN, Outcome, Runs, Task, check_condition, refusal, version
+
+CONDITIONS = (
+    "interval",
+    "priority",
+    "deadline",
+    "priority+report",
+    "priority+report+follow",
+    "interval+telemetry",
+    "deadline+telemetry",
+    "interval+profile",
+    "priority+trace+report",
+    "priority+profile+trace+telemetry+follow+report",
+)
+PROGRESS_S = 15.0
+# Of one program: reruns in each of both ways, and the chances at which they are enough.
+RERUNS = 100
+SURE, DOUBTFUL = 0.001, 0.05
+PLAIN_FOR_A_HANG = 10
+# Of all comparisons of rates together, that they find a fault where there is none.
+FALSE_ALARM = 0.01
+
+
+@dataclass
+class Trial:
+    """One exit under Headway and the plain ones beside it."""
+
+    seed: int
+    python: str
+    condition: str
+    measured: str = ""
+    plain: str = ""
+    # Why there were reruns, and what they showed.
+    verdict: str = ""
+    again: Counter[str] = field(default_factory=Counter)
+    plain_again: Counter[str] = field(default_factory=Counter)
+    evidence: str = ""
+
+    def key(self) -> tuple[int, str, str]:
+        return self.seed, self.python, self.condition
+
+    def runs(self) -> int:
+        return 2 + self.again.total() + self.plain_again.total()
+
+    def chance(self, outcome: str) -> float:
+        """Of the reruns alone: what made them necessary proves nothing."""
+        return fisher(
+            self.again[outcome],
+            self.again.total(),
+            self.plain_again[outcome],
+            self.plain_again.total(),
+        )
+
+
+def fisher(more: int, of: int, less: int, of_less: int) -> float:
+    """The chance that `more` of `of` or more are among the hits, if both rates are the same."""
+    hits, runs = more + less, of + of_less
+    ways = sum(
+        comb(of, count) * comb(of_less, hits - count) for count in range(more, min(hits, of) + 1)
+    )
+    return ways / comb(runs, hits)
+
+
+def examine(trial: Trial, reruns: int) -> Generator[str, Outcome, None]:
+    """Yields the conditions to run the program in, and is sent the outcomes."""
+    measured = yield trial.condition
+    plain = yield PLAIN
+    trial.measured, trial.plain = str(measured), str(plain)
+    if trial.measured == trial.plain:
+        return
+    wanted = trial.measured
+    trial.evidence = measured.evidence
+    for _ in range(reruns):
+        # A program that hangs takes a hundred times as long.
+        for _ in range(PLAIN_FOR_A_HANG if hangs(wanted) else 1):
+            trial.plain_again[str((yield PLAIN))] += 1
+            if trial.plain_again[wanted] and trial.chance(wanted) > DOUBTFUL:
+                return
+        trial.again[str((yield trial.condition))] += 1
+        if trial.chance(wanted) < SURE:
+            break
+    if trial.chance(wanted) < DOUBTFUL or (trial.again[wanted] and not trial.plain_again[wanted]):
+        trial.verdict = "fault"
+    elif not trial.plain_again[wanted]:
+        trial.verdict = "once"
+
+
+def status_of(outcome: str) -> str:
+    return outcome.partition(";")[0]
+
+
+@dataclass
+class Rate:
+    """How often exits of a group had a status, under Headway and without it."""
+
+    group: str
+    status: str
+    measured: int
+    plain: int
+    exits: int
+
+    def chance(self) -> float:
+        return fisher(self.measured, self.exits, self.plain, self.exits)
+
+
+def rates(exits: Iterable[Trial]) -> list[Rate]:
+    """Those that are higher under Headway than chance explains, whatever the number of groups."""
+    measured: dict[str, Counter[str]] = {}
+    plain: dict[str, Counter[str]] = {}
+    for trial in exits:
+        parts = {part.__name__ for part in draw(trial.seed)}
+        for group in (trial.python, trial.condition, f"{trial.python} {trial.condition}", *parts):
+            measured.setdefault(group, Counter())[status_of(trial.measured)] += 1
+            plain.setdefault(group, Counter())[status_of(trial.plain)] += 1
+    found = [
+        Rate(group, status, count, plain[group][status], counts.total())
+        for group, counts in measured.items()
+        for status, count in counts.items()
+    ]
+    return [rate for rate in found if rate.chance() * len(found) < FALSE_ALARM]
+
+
+class Soak:
+    def __init__(self, options: argparse.Namespace, pythons: dict[str, Path]) -> None:
+        self.options = options
+        self.pythons = pythons
+        self.exits: list[Trial] = []
+        self.begun_s = time.monotonic()
+        self.told_s = self.begun_s
+
+    def run(self, folder: Path, todo: Iterator[Trial]) -> None:
+        """Ends when `todo` does."""
+        runs = Runs(folder, self.options.limit)
+        try:
+            while True:
+                while len(runs) < self.options.jobs and (trial := next(todo, None)):
+                    self._begin(runs, trial)
+                if not len(runs):
+                    return
+                runs.wait()
+                self._tell_progress()
+        finally:
+            runs.close()
+
+    def _begin(self, runs: Runs, trial: Trial) -> None:
+        examination = examine(trial, self.options.reruns)
+        python, text = self.pythons[trial.python], source(trial.seed)
+
+        def start(condition: str) -> None:
+            runs.start(Task(python, condition, text), go_on)
+
+        def go_on(outcome: Outcome) -> None:
+            try:
+                condition = examination.send(outcome)
+            except StopIteration:
+                self._finish(trial)
+            else:
+                start(condition)
+
+        start(next(examination))
+
+    def _finish(self, trial: Trial) -> None:
+        self.exits.append(trial)
+        if self.options.results:
+            with open(self.options.results, "a", encoding="utf-8") as results:
+                results.write(json.dumps(vars(trial)) + "\n")
+        if trial.verdict == "fault":
+            print("\n" + self.described(trial), file=sys.stderr, flush=True)
+
+    def described(self, trial: Trial) -> str:
+        """A difference, with the command that runs its program again."""
+        again, plain = trial.again, trial.plain_again
+        word = self.pythons[trial.python].parent.parent
+        return (
+            f"{trial.verdict}: {trial.python}, {trial.condition}: {trial.measured}\n"
+            f"  plain: {trial.plain}; again: {again[trial.measured]} of {again.total()}, "
+            f"plain {plain[trial.measured]} of {plain.total()}\n"
+            f"  parts: {', '.join(part.__name__ for part in draw(trial.seed))}\n"
+            f"  scripts/soak_exits.py --seed {trial.seed} --python {word} --with {trial.condition}"
+            + "".join(f"\n  | {line}" for line in trial.evidence.splitlines()[-20:])
+        )
+
+    def _tell_progress(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self.told_s + PROGRESS_S:
+            return
+        self.told_s = now_s
+        faults = sum(trial.verdict == "fault" for trial in self.exits)
+        print(
+            f"soak_exits: {now_s - self.begun_s:.0f} s, {len(self.exits):,} exits, "
+            f"{sum(trial.runs() for trial in self.exits):,} runs, {faults} faults",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def table(exits: list[Trial]) -> Iterator[str]:
+    names = ["exits", "runs", "differ", "faults", "once", "hangs", "plain"]
+    yield _line("Python", "condition", names)
+    cells: dict[tuple[str, str], list[Trial]] = {}
+    for trial in exits:
+        cells.setdefault((trial.python, trial.condition), []).append(trial)
+    for python, condition in sorted(cells, key=lambda cell: (_numbers(cell[0]), cell[1])):
+        yield _row(python, condition, cells[python, condition])
+    yield _row("all", "", exits)
+
+
+def _row(python: str, condition: str, exits: list[Trial]) -> str:
+    counts = (
+        len(exits),
+        sum(trial.runs() for trial in exits),
+        sum(trial.measured != trial.plain for trial in exits),
+        sum(trial.verdict == "fault" for trial in exits),
+        sum(trial.verdict == "once" for trial in exits),
+        sum(hangs(trial.measured) for trial in exits),
+        sum(hangs(trial.plain) for trial in exits),
+    )
+    return _line(python, condition, [f"{count:,}" for count in counts])
+
+
+def _line(python: str, condition: str, figures: Iterable[str]) -> str:
+    return f"{python:7} {condition:46} " + " ".join(f"{figure:>6}" for figure in figures)
+
+
+def hangs(outcome: str) -> bool:
+    return "hangs" in status_of(outcome) or "left" in status_of(outcome)
+
+
+def _numbers(python: str) -> list[int]:
+    return [int(word) for word in python.rstrip("t").split(".") if word.isdigit()]
+
+
+def to_do(
+    options: argparse.Namespace, cells: list[tuple[str, str]], done: set[tuple[int, str, str]]
+) -> Iterator[Trial]:
+    """Exits with another program and another version and condition each time, until there were
+    enough."""
+    end_s = time.monotonic() + options.minutes * 60
+    repeated = options.seed is not None
+    seeds = itertools.repeat(options.seed) if repeated else itertools.count(options.first_seed)
+    count = 0
+    for number, seed in enumerate(seeds):
+        python, condition = cells[number % len(cells)]
+        trial = Trial(seed, python, condition)
+        names = {part.__name__ for part in draw(seed)}
+        if not repeated:
+            if trial.key() in done or names & {*options.without}:
+                continue
+            if options.part and not names & {*options.part}:
+                continue
+        if count >= options.exits or time.monotonic() > end_s:
+            return
+        count += 1
+        yield trial
+
+
+def read_results(file: Path | None) -> list[Trial]:
+    """Of former runs. Raises ValueError."""
+    if file is None or not file.exists():
+        return []
+    exits = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        try:
+            trial = Trial(**json.loads(line))
+        except (ValueError, TypeError):
+            raise ValueError(f"{file}: found no result in line {number}") from None
+        trial.again, trial.plain_again = Counter(trial.again), Counter(trial.plain_again)
+        exits.append(trial)
+    return exits
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"soak_exits: {message} (see --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def number(kind: Callable[[str], float], least: float, text: str) -> float:
+    try:
+        found = kind(text)
+    except ValueError:
+        found = least - 1
+    if not least <= found <= 1e9:
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: a number from {least:g} on")
+    return found
+
+
+def condition(text: str) -> str:
+    try:
+        return check_condition(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def interpreter(text: str) -> Path:
+    """Of a virtual environment or of its own path, whose name may be a link that matters."""
+    path = Path(text).absolute()
+    return path / "bin" / "python" if path.is_dir() else path
+
+
+def parse() -> argparse.Namespace:
+    whole = partial(number, int)
+    parser = Parser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="soak_exits.py",
+    )
+    add = parser.add_argument
+    add("--minutes", type=partial(number, float, 0.01), metavar="M", help="(default: no limit)")
+    add("--exits", type=partial(whole, 1), metavar="N", help="(default: 200, without --minutes)")
+    add(
+        "--python",
+        type=interpreter,
+        action="append",
+        metavar="PATH",
+        help="an interpreter with Headway, or its virtual environment (default: this one); may be "
+        "repeated, as each of the following",
+    )
+    add(
+        "--with",
+        type=condition,
+        action="append",
+        dest="conditions",
+        metavar="WORDS",
+        help="a condition: words of interval, priority, deadline, report, follow, telemetry, "
+        "profile and trace, joined by +; or plain, which compares CPython with itself "
+        f"(default: {', '.join(CONDITIONS)})",
+    )
+    add("--part", choices=NAMES, action="append", metavar="PART", help="programs with this part")
+    add("--without", choices=NAMES, action="append", default=[], metavar="PART", help="or without")
+    add("--first-seed", type=whole_from_zero, metavar="SEED", help="(default: by chance)")
+    add("--seed", type=whole_from_zero, help="this one program, again and again")
+    add("--show", type=whole_from_zero, metavar="SEED", help="print this program")
+    add("--jobs", type=partial(whole, 1), default=2 * (os.cpu_count() or 1), metavar="N")
+    add("--limit", type=partial(number, float, 1), default=20.0, metavar="S", help="of a program")
+    add("--reruns", type=partial(whole, 0), default=RERUNS, metavar="N", help="at most, each way")
+    add(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="one line of JSON for each exit; a later run with the same FILE goes on from there",
+    )
+    options = parser.parse_args()
+    if options.exits is None:
+        options.exits = float("inf") if options.minutes else 200
+    options.minutes = options.minutes or float("inf")
+    return options
+
+
+def whole_from_zero(text: str) -> int:
+    return int(number(int, 0, text))
+
+
+def main() -> int:
+    options = parse()
+    if options.show is not None:
+        print(source(options.show), end="")
+        return 0
+    # A shell's background job ignores SIGINT, and programs would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        pythons = {version(path): path for path in options.python or [Path(sys.executable)]}
+        former = read_results(options.results)
+    except ValueError as error:
+        print(f"soak_exits: {error}", file=sys.stderr)
+        return 2
+    if options.first_seed is None:
+        seeds = [trial.seed for trial in former]
+        options.first_seed = min(seeds, default=random.SystemRandom().randrange(1_000_000))
+    interrupted = False
+    with tempfile.TemporaryDirectory(prefix="headway-soak-") as name:
+        folder = Path(name)
+        cells = []
+        for python, condition in itertools.product(pythons, options.conditions or CONDITIONS):
+            if why := refusal(pythons[python], condition, folder):
+                print(f"soak_exits: {python} without {condition}: {why}", file=sys.stderr)
+            else:
+                cells.append((python, condition))
+        if not cells:
+            return 2
+        random.Random(0).shuffle(cells)
+        soak = Soak(options, pythons)
+        soak.exits += former
+        print(f"soak_exits: --first-seed {options.first_seed}", file=sys.stderr, flush=True)
+        try:
+            soak.run(folder, to_do(options, cells, {trial.key() for trial in former}))
+        except KeyboardInterrupt:
+            interrupted = True
+    return judge(soak, interrupted)
+
+
+def judge(soak: Soak, interrupted: bool) -> int:
+    """Prints the table and all differences."""
+    print(*table(soak.exits), sep="\n")
+    higher = rates(soak.exits)
+    for rate in higher:
+        print(
+            f"fault: {rate.group}: {rate.status} in {rate.measured} of {rate.exits} exits, "
+            f"plain in {rate.plain} (p = {rate.chance():.2g})"
+        )
+    for trial in soak.exits:
+        if trial.verdict and trial.python in soak.pythons:
+            print(soak.described(trial))
+    if interrupted:
+        print("soak_exits: interrupted", file=sys.stderr)
+        return 130
+    return int(bool(higher) or any(trial.verdict == "fault" for trial in soak.exits))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

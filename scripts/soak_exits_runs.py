@@ -1,0 +1,294 @@
+"""Runs the programs of scripts/soak_exits.py, several at a time, and says how each of them ended.
+
+`Runs` is the parent of every program and, as their subreaper, of every process that loses its
+parent. It belongs to one thread, and reaps every child of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from soak_processes import children, described, tree
+
+from headway import _native
+
+PLAIN = "plain"
+POLICIES = ("interval", "priority", "deadline")
+# Each word of a condition: the options of `headway run`, and the words of the variable HEADWAY, for
+# which "" is that it cannot do so.
+OPTIONS = {
+    **{policy: (["--policy", policy], policy) for policy in POLICIES},
+    "report": (["--json", "report.json"], "report=report-%p.json"),
+    "follow": (["--follow"], "follow"),
+    "telemetry": (
+        ["--telemetry", "unix:{socket}", "--telemetry-interval", "0.5"],
+        "telemetry=unix:{socket},telemetry-interval=0.5",
+    ),
+    "profile": (["--profile", "profile.json"], ""),
+    "trace": (["--trace", "trace.json", "--trace-events", "4096"], ""),
+}
+# What a program's own output says of its end, besides its lines on stdout. Numbers do not count.
+TELLING = re.compile(
+    r"Fatal Python error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*|terminate called.*"
+    r"|Exception ignored .*|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
+    r"|[\w.]*(?:Error|Exception|Interrupt|SystemExit)\b"
+)
+NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+MAX_OUTPUT_BYTES = 20_000
+ORPHAN_POLL_S = 0.01
+# The marker is in the environment of every process of a program.
+MARKER = "HEADWAY_SOAK_PROGRAM"
+
+
+class Outcome(NamedTuple):
+    """How a program ended. `status`: an exit status, a signal's name, or that it did not end."""
+
+    status: str
+    said: str
+    # What a reader needs to know of an end that may be a fault; no part of the comparison.
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.status}; {self.said}" if self.said else self.status
+
+
+class Task(NamedTuple):
+    python: Path
+    condition: str
+    source: str
+
+
+@dataclass
+class Run:
+    pid: int
+    number: int
+    folder: Path
+    deadline_s: float
+    ended: Callable[[Outcome], None]
+    status: str = ""
+    evidence: str = ""
+
+
+def check_condition(text: str) -> str:
+    """Raises ValueError."""
+    words = text.split("+")
+    if text != PLAIN and (unknown := [word for word in words if word not in OPTIONS]):
+        raise ValueError(f"found {unknown[0]!r}; allowed: {', '.join(OPTIONS)}, joined by +")
+    if sum(word in POLICIES for word in words) > 1:
+        raise ValueError(f"found {text!r}, which has two policies")
+    return text
+
+
+def command(task: Task, program: Path, receiver: Path) -> tuple[list[str], dict[str, str]]:
+    """What runs a program in a condition: a command line, and changes of the environment."""
+    python = [str(task.python)]
+    if task.condition == PLAIN:
+        return [*python, str(program)], {}
+    words = [OPTIONS[word] for word in task.condition.split("+")]
+    measured = {"HEADWAY_SOAK_MEASURED": "1"}
+    if all(variable for _, variable in words):
+        value = ",".join(variable for _, variable in words).format(socket=receiver)
+        return [*python, str(program)], {**measured, "HEADWAY": value}
+    options = [each.format(socket=receiver) for given, _ in words for each in given]
+    return [*python, "-m", "headway", "run", *options, str(program)], measured
+
+
+class Runs:
+    def __init__(self, folder: Path, limit_s: float) -> None:
+        self.folder = folder
+        self.limit_s = limit_s
+        self._runs: dict[int, Run] = {}
+        self._count = 0
+        _native.process_adopt_orphans()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        self._receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._receiver.setblocking(False)
+        self._receiver.bind(str(folder / "telemetry.sock"))
+        self._wake, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup = wakeup
+        self._handler = signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def start(self, task: Task, ended: Callable[[Outcome], None]) -> None:
+        """Calls `ended` from `wait`."""
+        self._count += 1
+        folder = self.folder / str(self._count)
+        folder.mkdir()
+        program = folder / "program.py"
+        program.write_text(task.source)
+        line, changes = command(task, program, self.folder / "telemetry.sock")
+        with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
+            process = subprocess.Popen(
+                line,
+                cwd=folder,
+                env={
+                    **_kept_environment(),
+                    "TMPDIR": str(folder),
+                    "XDG_RUNTIME_DIR": str(folder),
+                    MARKER: str(self._count),
+                    **changes,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        # `_reap` waits for it.
+        process.returncode = 0
+        deadline_s = time.monotonic() + self.limit_s
+        self._runs[process.pid] = Run(process.pid, self._count, folder, deadline_s, ended)
+
+    def wait(self) -> None:
+        """Until something has happened, or for a moment."""
+        pause_s = ORPHAN_POLL_S if any(run.status for run in self._runs.values()) else 0.2
+        receiver = self._receiver.fileno()
+        ready, _, _ = select.select([self._wake, receiver], [], [], pause_s)
+        if receiver in ready:
+            with suppress(BlockingIOError):
+                while self._receiver.recv(1 << 16):
+                    pass
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        self._reap()
+        for run in list(self._runs.values()):
+            self._look_at(run)
+
+    def close(self) -> None:
+        for run in list(self._runs.values()):
+            self._kill(run)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, self._handler)
+        self._receiver.close()
+        os.close(self._wake)
+        os.close(self._wakeup)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (
+                found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            ) is not None:
+                status = _status(found)
+                if run := self._runs.get(found.si_pid):
+                    run.status = run.status or status
+                elif status.startswith("SIG") and (run := self._run_of(found.si_pid)):
+                    # A program kills none of its processes that it does not wait for.
+                    run.evidence += f"an orphan ended by {status}\n"
+                os.waitpid(found.si_pid, 0)
+
+    def _run_of(self, pid: int) -> Run | None:
+        """The program of a process that lost its parent, by its session, or, if it began one of its
+        own, by its environment, which is gone once it has ended."""
+        with suppress(OSError):
+            session = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3])
+            if run := self._runs.get(session):
+                return run
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            for run in self._runs.values():
+                if f"{MARKER}={run.number}".encode() in environment:
+                    return run
+        return None
+
+    def _orphans(self, run: Run) -> set[int]:
+        adopted = set(children(os.getpid())) - set(self._runs)
+        return {pid for pid in adopted if self._run_of(pid) is run}
+
+    def _look_at(self, run: Run) -> None:
+        orphans = set()
+        if run.status:
+            orphans = self._orphans(run)
+            if not orphans:
+                self._end(run)
+                return
+        if time.monotonic() < run.deadline_s:
+            return
+        left = sorted(orphans or {run.pid})
+        run.evidence += "".join(f"{described(each)}\n" for pid in left for each in tree(pid))
+        run.status = f"{run.status}, and left {len(orphans)} processes" if orphans else "hangs"
+        self._kill(run)
+        self._end(run)
+
+    def _kill(self, run: Run) -> None:
+        """Every process of a program, until there is none."""
+        while True:
+            roots = self._orphans(run) | ({run.pid} & set(children(os.getpid())))
+            if not roots:
+                return
+            for pid in {each for root in roots for each in tree(root)}:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in roots:
+                os.waitpid(pid, 0)
+
+    def _end(self, run: Run) -> None:
+        del self._runs[run.pid]
+        stdout, stderr = (_end_of(run.folder / name) for name in ("stdout", "stderr"))
+        shutil.rmtree(run.folder)
+        lines = dict.fromkeys(line for line in stdout.splitlines() if line)
+        told = {NUMBER.sub("N", each[0]) for each in _telling(stderr)}
+        said = "; ".join([*lines, *sorted(told)])
+        run.ended(Outcome(run.status, said, f"{run.evidence}{stderr}"))
+
+
+def _telling(stderr: str) -> Iterator[re.Match[str]]:
+    for line in stderr.splitlines():
+        if found := TELLING.match(line):
+            yield found
+
+
+def _end_of(file: Path) -> str:
+    with open(file, "rb") as content:
+        content.seek(max(0, os.fstat(content.fileno()).st_size - MAX_OUTPUT_BYTES))
+        return content.read().decode(errors="replace")
+
+
+def _status(found: os.waitid_result) -> str:
+    if found.si_code == os.CLD_EXITED:
+        return f"exit {found.si_status}"
+    return signal.Signals(found.si_status).name
+
+
+def _kept_environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
+
+
+def refusal(python: Path, condition: str, folder: Path) -> str:
+    """The reason why this interpreter cannot run programs in a condition; "" if it can."""
+    program = folder / "nothing.py"
+    program.write_text("")
+    line, changes = command(Task(python, condition, ""), program, folder / "telemetry.sock")
+    environment = {**_kept_environment(), **changes}
+    done = subprocess.run(
+        line, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode or "runs without Headway" in done.stderr:
+        return done.stderr.strip().splitlines()[-1] if done.stderr else f"status {done.returncode}"
+    return ""
+
+
+def version(python: Path) -> str:
+    """Of an interpreter that has Headway. Raises ValueError."""
+    code = "import sys, sysconfig, headway._native; print(sys.version.split()[0].rstrip('+') +"
+    code += " 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')))"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ValueError(f"{python}: {error.strerror}") from None
+    if done.returncode:
+        raise ValueError(f"{python} has no Headway: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout.strip()
