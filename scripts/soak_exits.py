@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from soak_exits_programs import NAMES, draw, source
-from soak_exits_runs import PLAIN, Outcome, Runs, Task, check_condition, refusal, version
+from soak_exits_runs import PLAIN, Outcome, Runs, Task, check_condition, version
 
 CONDITIONS = (
     "interval",
@@ -60,11 +60,12 @@ CONDITIONS = (
     "priority+profile+trace+telemetry+follow+report",
 )
 PROGRESS_S = 15.0
-# Of one program: reruns in each of both ways, and the chances at which they are enough.
+# A program is rerun at most so often with and without Headway, and until the chance that both rates
+# are the same is below SURE, or above DOUBTFUL where both have the outcome.
 RERUNS = 100
 SURE, DOUBTFUL = 0.001, 0.05
 PLAIN_FOR_A_HANG = 10
-# Of all comparisons of rates together, that they find a fault where there is none.
+# The chance that any of the comparisons of rates finds a fault where there is none.
 FALSE_ALARM = 0.01
 
 
@@ -150,11 +151,11 @@ class Rate:
         return fisher(self.measured, self.exits, self.plain, self.exits)
 
 
-def rates(exits: Iterable[Trial]) -> list[Rate]:
+def rates(trials: Iterable[Trial]) -> list[Rate]:
     """Those that are higher under Headway than chance explains, whatever the number of groups."""
     measured: dict[str, Counter[str]] = {}
     plain: dict[str, Counter[str]] = {}
-    for trial in exits:
+    for trial in trials:
         parts = {part.__name__ for part in draw(trial.seed)}
         for group in (trial.python, trial.condition, f"{trial.python} {trial.condition}", *parts):
             measured.setdefault(group, Counter())[status_of(trial.measured)] += 1
@@ -171,23 +172,28 @@ class Soak:
     def __init__(self, options: argparse.Namespace, pythons: dict[str, Path]) -> None:
         self.options = options
         self.pythons = pythons
-        self.exits: list[Trial] = []
-        self.begun_s = time.monotonic()
-        self.told_s = self.begun_s
+        self.trials = read_results(options.results)
+        self.begun_s = self.told_s = time.monotonic()
 
-    def run(self, folder: Path, todo: Iterator[Trial]) -> None:
-        """Ends when `todo` does."""
-        runs = Runs(folder, self.options.limit)
-        try:
-            while True:
-                while len(runs) < self.options.jobs and (trial := next(todo, None)):
-                    self._begin(runs, trial)
-                if not len(runs):
-                    return
-                runs.wait()
-                self._tell_progress()
-        finally:
-            runs.close()
+    def run(self, runs: Runs) -> None:
+        conditions = self.options.conditions or CONDITIONS
+        cells = []
+        for python, condition in itertools.product(self.pythons, conditions):
+            if why := runs.refusal(self.pythons[python], condition):
+                tell(f"{python} without {condition}: {why}")
+            else:
+                cells.append((python, condition))
+        if not cells:
+            raise ValueError("no condition is left to run programs in")
+        random.Random(0).shuffle(cells)
+        todo = to_do(self.options, cells, {trial.key() for trial in self.trials})
+        while True:
+            while len(runs) < self.options.jobs and (trial := next(todo, None)):
+                self._begin(runs, trial)
+            if not len(runs):
+                return
+            runs.wait()
+            self._tell_progress()
 
     def _begin(self, runs: Runs, trial: Trial) -> None:
         examination = examine(trial, self.options.reruns)
@@ -207,7 +213,7 @@ class Soak:
         start(next(examination))
 
     def _finish(self, trial: Trial) -> None:
-        self.exits.append(trial)
+        self.trials.append(trial)
         if self.options.results:
             with open(self.options.results, "a", encoding="utf-8") as results:
                 results.write(json.dumps(vars(trial)) + "\n")
@@ -232,35 +238,33 @@ class Soak:
         if now_s < self.told_s + PROGRESS_S:
             return
         self.told_s = now_s
-        faults = sum(trial.verdict == "fault" for trial in self.exits)
-        print(
-            f"soak_exits: {now_s - self.begun_s:.0f} s, {len(self.exits):,} exits, "
-            f"{sum(trial.runs() for trial in self.exits):,} runs, {faults} faults",
-            file=sys.stderr,
-            flush=True,
+        faults = sum(trial.verdict == "fault" for trial in self.trials)
+        tell(
+            f"{now_s - self.begun_s:.0f} s, {len(self.trials):,} exits, "
+            f"{sum(trial.runs() for trial in self.trials):,} runs, {faults} faults"
         )
 
 
-def table(exits: list[Trial]) -> Iterator[str]:
+def table(trials: list[Trial]) -> Iterator[str]:
     names = ["exits", "runs", "differ", "faults", "once", "hangs", "plain"]
     yield _line("Python", "condition", names)
     cells: dict[tuple[str, str], list[Trial]] = {}
-    for trial in exits:
+    for trial in trials:
         cells.setdefault((trial.python, trial.condition), []).append(trial)
     for python, condition in sorted(cells, key=lambda cell: (_numbers(cell[0]), cell[1])):
         yield _row(python, condition, cells[python, condition])
-    yield _row("all", "", exits)
+    yield _row("all", "", trials)
 
 
-def _row(python: str, condition: str, exits: list[Trial]) -> str:
+def _row(python: str, condition: str, trials: list[Trial]) -> str:
     counts = (
-        len(exits),
-        sum(trial.runs() for trial in exits),
-        sum(trial.measured != trial.plain for trial in exits),
-        sum(trial.verdict == "fault" for trial in exits),
-        sum(trial.verdict == "once" for trial in exits),
-        sum(hangs(trial.measured) for trial in exits),
-        sum(hangs(trial.plain) for trial in exits),
+        len(trials),
+        sum(trial.runs() for trial in trials),
+        sum(trial.measured != trial.plain for trial in trials),
+        sum(trial.verdict == "fault" for trial in trials),
+        sum(trial.verdict == "once" for trial in trials),
+        sum(hangs(trial.measured) for trial in trials),
+        sum(hangs(trial.plain) for trial in trials),
     )
     return _line(python, condition, [f"{count:,}" for count in counts])
 
@@ -305,20 +309,20 @@ def read_results(file: Path | None) -> list[Trial]:
     """Of former runs. Raises ValueError."""
     if file is None or not file.exists():
         return []
-    exits = []
+    trials = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         try:
             trial = Trial(**json.loads(line))
         except (ValueError, TypeError):
             raise ValueError(f"{file}: found no result in line {number}") from None
         trial.again, trial.plain_again = Counter(trial.again), Counter(trial.plain_again)
-        exits.append(trial)
-    return exits
+        trials.append(trial)
+    return trials
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        print(f"soak_exits: {message} (see --help)", file=sys.stderr)
+        tell(f"{message} (see --help)")
         raise SystemExit(2)
 
 
@@ -407,51 +411,45 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         pythons = {version(path): path for path in options.python or [Path(sys.executable)]}
-        former = read_results(options.results)
-    except ValueError as error:
-        print(f"soak_exits: {error}", file=sys.stderr)
-        return 2
-    if options.first_seed is None:
-        seeds = [trial.seed for trial in former]
-        options.first_seed = min(seeds, default=random.SystemRandom().randrange(1_000_000))
-    interrupted = False
-    with tempfile.TemporaryDirectory(prefix="headway-soak-") as name:
-        folder = Path(name)
-        cells = []
-        for python, condition in itertools.product(pythons, options.conditions or CONDITIONS):
-            if why := refusal(pythons[python], condition, folder):
-                print(f"soak_exits: {python} without {condition}: {why}", file=sys.stderr)
-            else:
-                cells.append((python, condition))
-        if not cells:
-            return 2
-        random.Random(0).shuffle(cells)
         soak = Soak(options, pythons)
-        soak.exits += former
-        print(f"soak_exits: --first-seed {options.first_seed}", file=sys.stderr, flush=True)
-        try:
-            soak.run(folder, to_do(options, cells, {trial.key() for trial in former}))
-        except KeyboardInterrupt:
-            interrupted = True
+        if options.first_seed is None:
+            seeds = [trial.seed for trial in soak.trials]
+            options.first_seed = min(seeds, default=random.SystemRandom().randrange(1_000_000))
+        tell(f"--first-seed {options.first_seed}")
+        with (
+            tempfile.TemporaryDirectory(prefix="headway-soak-") as folder,
+            Runs(Path(folder), options.limit) as runs,
+        ):
+            soak.run(runs)
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
+    except ValueError as error:
+        tell(str(error))
+        return 2
     return judge(soak, interrupted)
+
+
+def tell(text: str) -> None:
+    print(f"soak_exits: {text}", file=sys.stderr, flush=True)
 
 
 def judge(soak: Soak, interrupted: bool) -> int:
     """Prints the table and all differences."""
-    print(*table(soak.exits), sep="\n")
-    higher = rates(soak.exits)
+    print(*table(soak.trials), sep="\n")
+    higher = rates(soak.trials)
     for rate in higher:
         print(
             f"fault: {rate.group}: {rate.status} in {rate.measured} of {rate.exits} exits, "
             f"plain in {rate.plain} (p = {rate.chance():.2g})"
         )
-    for trial in soak.exits:
+    for trial in soak.trials:
         if trial.verdict and trial.python in soak.pythons:
             print(soak.described(trial))
     if interrupted:
-        print("soak_exits: interrupted", file=sys.stderr)
+        tell("interrupted")
         return 130
-    return int(bool(higher) or any(trial.verdict == "fault" for trial in soak.exits))
+    return int(bool(higher) or any(trial.verdict == "fault" for trial in soak.trials))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,8 @@
 
 A program is text: the functions below that it uses, and a call of each. `source` draws them from a
 seed, so that the same seed makes the same program on every CPython. A part says on stdout what it
-saw, in a line that does not depend on time if the part does not. Threads and timers that nobody
-ends stop at `END_S`, because a process whose main thread has called pthread_exit() lives on until
-its last thread ends.
+saw, in a line that does not depend on time. Threads that nobody ends stop at `END_S`, because a
+process whose main thread has called pthread_exit() lives on until its last thread ends.
 
 The parts run in this order, and after them one of `ENDS`:
 
@@ -30,7 +29,7 @@ from contextlib import suppress
 from typing import Any
 
 END_S = time.monotonic() + 0.5
-# What lives as long as the process.
+# These objects live as long as the process.
 kept: list[object] = []
 
 # The values that a parameter of this name can have.
@@ -466,6 +465,8 @@ def stack_dumps() -> None:
 
     devnull = os.open(os.devnull, os.O_WRONLY)
     faulthandler.enable()
+    # A forked child would wait for the thread that dumps, which it has not got.
+    os.register_at_fork(before=faulthandler.cancel_dump_traceback_later)
     faulthandler.dump_traceback_later(0.002, repeat=True, file=devnull)
 
 
@@ -522,14 +523,14 @@ def policy_changes(policy: str, left: bool) -> None:
 
 
 def profile_at_exit(left: bool) -> None:
-    """Likewise, with a contention profile beside that of `headway run`."""
+    """Keeps a contention profile at exit, unless `headway run` does so; nothing without Headway."""
     if "HEADWAY_SOAK_MEASURED" not in os.environ:
         return
-    from headway import gil
+    from headway import errors, gil
 
     def profile() -> None:
         gil.install()
-        with suppress(RuntimeError):
+        with suppress(errors.Unsupported):
             profiling = gil.profile()
             profiling.start()
             time.sleep(0.005)
@@ -690,8 +691,10 @@ ENDS: tuple[Callable[..., None], ...] = (
     goes_to_the_background,
     child_ends_too,
 )
+# These leave threads that do not end, so that a process without its main thread would not end.
+ENDLESS = (c_timer_calls_python, stack_dumps, thread_pool)
 NAMES = tuple(part.__name__ for part in (*FIRST, *PARTS, *ENDS))
-# What a part calls by name.
+# Parts call these by name.
 CALLED: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
@@ -723,7 +726,10 @@ def draw(seed: int) -> list[Callable[..., None]]:
     chance = random.Random(seed)
     first = [part for part in FIRST if chance.random() < FIRST_CHANCE]
     parts = chance.sample(PARTS, chance.randrange(1, MOST_PARTS + 1))
-    return [*first, *parts, chance.choice(ENDS)]
+    end = chance.choice(ENDS)
+    if end is main_thread_exits and not set(ENDLESS).isdisjoint(parts):
+        end = returns
+    return [*first, *parts, end]
 
 
 def source(seed: int) -> str:

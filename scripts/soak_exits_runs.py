@@ -40,14 +40,17 @@ OPTIONS = {
     "profile": (["--profile", "profile.json"], ""),
     "trace": (["--trace", "trace.json", "--trace-events", "4096"], ""),
 }
-# What a program's own output says of its end, besides its lines on stdout. Numbers do not count.
+# These parts of stderr belong to the outcome. Numbers in them do not count.
 TELLING = re.compile(
     r"Fatal Python error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*|terminate called.*"
-    r"|Exception ignored .*|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
+    r"|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
     r"|[\w.]*(?:Error|Exception|Interrupt|SystemExit)\b"
 )
+# Depends on how far the interpreter's end has got. Counts only if Headway's code raises it.
+IGNORED = re.compile(r"^Exception ignored .*\n(?:Traceback .*\n(?: .*\n)*)?.*\n?", re.M)
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 MAX_OUTPUT_BYTES = 20_000
+MAX_DESCRIBED = 12
 ORPHAN_POLL_S = 0.01
 # The marker is in the environment of every process of a program.
 MARKER = "HEADWAY_SOAK_PROGRAM"
@@ -58,7 +61,7 @@ class Outcome(NamedTuple):
 
     status: str
     said: str
-    # What a reader needs to know of an end that may be a fault; no part of the comparison.
+    # A reader may need this; outcomes are equal without it.
     evidence: str
 
     def __str__(self) -> str:
@@ -93,7 +96,7 @@ def check_condition(text: str) -> str:
 
 
 def command(task: Task, program: Path, receiver: Path) -> tuple[list[str], dict[str, str]]:
-    """What runs a program in a condition: a command line, and changes of the environment."""
+    """Returns the command line and the changes of the environment that run a program so."""
     python = [str(task.python)]
     if task.condition == PLAIN:
         return [*python, str(program)], {}
@@ -133,12 +136,13 @@ class Runs:
         program = folder / "program.py"
         program.write_text(task.source)
         line, changes = command(task, program, self.folder / "telemetry.sock")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
         with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
             process = subprocess.Popen(
                 line,
                 cwd=folder,
                 env={
-                    **_kept_environment(),
+                    **kept,
                     "TMPDIR": str(folder),
                     "XDG_RUNTIME_DIR": str(folder),
                     MARKER: str(self._count),
@@ -153,6 +157,17 @@ class Runs:
         process.returncode = 0
         deadline_s = time.monotonic() + self.limit_s
         self._runs[process.pid] = Run(process.pid, self._count, folder, deadline_s, ended)
+
+    def refusal(self, python: Path, condition: str) -> str:
+        """The reason why this interpreter cannot run programs in a condition; "" if it can."""
+        found: list[Outcome] = []
+        self.start(Task(python, condition, ""), found.append)
+        while not found:
+            self.wait()
+        (outcome,) = found
+        if outcome.status == "exit 0" and "runs without Headway" not in outcome.evidence:
+            return ""
+        return (outcome.evidence.strip() or outcome.status).splitlines()[-1]
 
     def wait(self) -> None:
         """Until something has happened, or for a moment."""
@@ -169,7 +184,11 @@ class Runs:
         for run in list(self._runs.values()):
             self._look_at(run)
 
-    def close(self) -> None:
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends all that runs."""
         for run in list(self._runs.values()):
             self._kill(run)
         signal.set_wakeup_fd(-1)
@@ -217,8 +236,10 @@ class Runs:
                 return
         if time.monotonic() < run.deadline_s:
             return
-        left = sorted(orphans or {run.pid})
-        run.evidence += "".join(f"{described(each)}\n" for pid in left for each in tree(pid))
+        left = [described(each) for pid in orphans or {run.pid} for each in tree(pid)]
+        run.evidence += (
+            "\n".join(sorted(left, key=lambda line: ":Z:" in line)[:MAX_DESCRIBED]) + "\n"
+        )
         run.status = f"{run.status}, and left {len(orphans)} processes" if orphans else "hangs"
         self._kill(run)
         self._end(run)
@@ -246,7 +267,8 @@ class Runs:
 
 
 def _telling(stderr: str) -> Iterator[re.Match[str]]:
-    for line in stderr.splitlines():
+    kept = IGNORED.sub(lambda found: found[0] if "/headway/" in found[0] else "", stderr)
+    for line in kept.splitlines():
         if found := TELLING.match(line):
             yield found
 
@@ -261,24 +283,6 @@ def _status(found: os.waitid_result) -> str:
     if found.si_code == os.CLD_EXITED:
         return f"exit {found.si_status}"
     return signal.Signals(found.si_status).name
-
-
-def _kept_environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
-
-
-def refusal(python: Path, condition: str, folder: Path) -> str:
-    """The reason why this interpreter cannot run programs in a condition; "" if it can."""
-    program = folder / "nothing.py"
-    program.write_text("")
-    line, changes = command(Task(python, condition, ""), program, folder / "telemetry.sock")
-    environment = {**_kept_environment(), **changes}
-    done = subprocess.run(
-        line, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode or "runs without Headway" in done.stderr:
-        return done.stderr.strip().splitlines()[-1] if done.stderr else f"status {done.returncode}"
-    return ""
 
 
 def version(python: Path) -> str:
