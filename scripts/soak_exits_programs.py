@@ -275,6 +275,7 @@ def c_timer_calls_python() -> None:
 
 
 def greenlets(count: int) -> None:
+    """Nothing where the package is not installed."""
     try:
         import greenlet  # type: ignore[import-untyped]
     except ImportError:
@@ -594,8 +595,9 @@ def signal_from_a_thread(number: str, pause_s: float) -> None:
     """While the main thread waits for another one, at the end of the program."""
 
     def send() -> None:
-        time.sleep(pause_s)
+        time.sleep(0.02 + pause_s)
         os.kill(os.getpid(), getattr(signal, number))
+        time.sleep(0.02)
 
     threading.Thread(target=send).start()
 

@@ -42,7 +42,7 @@ OPTIONS = {
 }
 # These parts of stderr belong to the outcome. Numbers in them do not count.
 TELLING = re.compile(
-    r"Fatal Python error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*|terminate called.*"
+    r"Fatal Python error: .*|fatal runtime error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*|terminate called.*"
     r"|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
     r"|[\w.]*(?:Error|Exception|Interrupt|SystemExit)\b"
 )
@@ -65,6 +65,9 @@ class Outcome(NamedTuple):
     evidence: str
 
     def __str__(self) -> str:
+        # A crash of CPython may crash again while it is reported, and it is by chance how.
+        if "Fatal Python error" in self.said or "SIGSEGV" in self.status:
+            return "crash"
         return f"{self.status}; {self.said}" if self.said else self.status
 
 
