@@ -12,7 +12,8 @@ on stderr, and whether it or a child of it hung.
 
 Some of these programs crash or hang on CPython alone, now and then, so one difference proves
 nothing: a program whose outcome differs runs again and again in both ways, until chance explains
-the difference or cannot. That makes a fault:
+the difference or cannot; also without Headway and with an end that takes as long as Headway's
+report. That makes a fault:
 
 - an outcome that comes more often under Headway than without it (Fisher's exact test), or, for
   all exits together, a status that does so by version, by condition or by part;
@@ -45,7 +46,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from soak_exits_programs import NAMES, draw, source
-from soak_exits_runs import PLAIN, Outcome, Runs, Task, check_condition, version
+from soak_exits_runs import PLAIN, SLOW, Outcome, Runs, Task, check_condition, version
 
 CONDITIONS = (
     "interval",
@@ -82,21 +83,26 @@ class Trial:
     verdict: str = ""
     again: Counter[str] = field(default_factory=Counter)
     plain_again: Counter[str] = field(default_factory=Counter)
+    slow_again: Counter[str] = field(default_factory=Counter)
     evidence: str = ""
 
     def key(self) -> tuple[int, str, str]:
         return self.seed, self.python, self.condition
 
     def runs(self) -> int:
-        return 2 + self.again.total() + self.plain_again.total()
+        return 2 + sum(each.total() for each in (self.again, self.plain_again, self.slow_again))
 
-    def chance(self, outcome: str) -> float:
-        """Of the reruns alone: what made them necessary proves nothing."""
-        return fisher(
-            self.again[outcome],
-            self.again.total(),
-            self.plain_again[outcome],
-            self.plain_again.total(),
+    def is_plain(self) -> bool:
+        """Whether the outcome has come again without Headway."""
+        return bool(self.plain_again[self.measured] or self.slow_again[self.measured])
+
+    def chance(self) -> float:
+        """That the outcome comes as often without Headway. Of the reruns alone: what made them
+        necessary proves nothing."""
+        again, runs = self.again[self.measured], self.again.total()
+        return max(
+            fisher(again, runs, plain[self.measured], plain.total())
+            for plain in (self.plain_again, self.slow_again)
         )
 
 
@@ -116,20 +122,20 @@ def examine(trial: Trial, reruns: int) -> Generator[str, Outcome, None]:
     trial.measured, trial.plain = str(measured), str(plain)
     if trial.measured == trial.plain:
         return
-    wanted = trial.measured
     trial.evidence = measured.evidence
     for _ in range(reruns):
         # A program that hangs takes a hundred times as long.
-        for _ in range(PLAIN_FOR_A_HANG if hangs(wanted) else 1):
+        for _ in range(PLAIN_FOR_A_HANG if hangs(trial.measured) else 1):
             trial.plain_again[str((yield PLAIN))] += 1
-            if trial.plain_again[wanted] and trial.chance(wanted) > DOUBTFUL:
+            trial.slow_again[str((yield SLOW))] += 1
+            if trial.is_plain() and trial.chance() > DOUBTFUL:
                 return
         trial.again[str((yield trial.condition))] += 1
-        if trial.chance(wanted) < SURE:
+        if trial.chance() < SURE:
             break
-    if trial.chance(wanted) < DOUBTFUL or (trial.again[wanted] and not trial.plain_again[wanted]):
+    if trial.chance() < DOUBTFUL or (trial.again[trial.measured] and not trial.is_plain()):
         trial.verdict = "fault"
-    elif not trial.plain_again[wanted]:
+    elif not trial.is_plain():
         trial.verdict = "once"
 
 
@@ -222,12 +228,14 @@ class Soak:
 
     def described(self, trial: Trial) -> str:
         """A difference, with the command that runs its program again."""
-        again, plain = trial.again, trial.plain_again
+        again, plain, slow = (
+            f"{runs[trial.measured]} of {runs.total()}"
+            for runs in (trial.again, trial.plain_again, trial.slow_again)
+        )
         word = self.pythons[trial.python].parent.parent
         return (
             f"{trial.verdict}: {trial.python}, {trial.condition}: {trial.measured}\n"
-            f"  plain: {trial.plain}; again: {again[trial.measured]} of {again.total()}, "
-            f"plain {plain[trial.measured]} of {plain.total()}\n"
+            f"  plain: {trial.plain}; again: {again}, plain: {plain}, ending slowly: {slow}\n"
             f"  parts: {', '.join(part.__name__ for part in draw(trial.seed))}\n"
             f"  scripts/soak_exits.py --seed {trial.seed} --python {word} --with {trial.condition}"
             + "".join(f"\n  | {line}" for line in trial.evidence.splitlines()[-20:])
@@ -315,7 +323,8 @@ def read_results(file: Path | None) -> list[Trial]:
             trial = Trial(**json.loads(line))
         except (ValueError, TypeError):
             raise ValueError(f"{file}: found no result in line {number}") from None
-        trial.again, trial.plain_again = Counter(trial.again), Counter(trial.plain_again)
+        for name in ("again", "plain_again", "slow_again"):
+            setattr(trial, name, Counter(getattr(trial, name)))
         trials.append(trial)
     return trials
 

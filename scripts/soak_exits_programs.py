@@ -720,6 +720,17 @@ from contextlib import suppress
 
 END_S = time.monotonic() + 0.5
 kept = []
+
+
+def end_slowly():
+    end_s = time.monotonic() + 0.1
+    while time.monotonic() < end_s:
+        sum(range(500))
+        time.sleep(0.0002)
+
+
+if "HEADWAY_SOAK_SLOW" in os.environ:
+    atexit.register(end_slowly)
 """
 
 

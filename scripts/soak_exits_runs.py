@@ -26,6 +26,8 @@ from soak_processes import children, described, tree
 from headway import _native
 
 PLAIN = "plain"
+# Python alone, with an end that takes as long as Headway's report: what is at work then meets more.
+SLOW = "plain, ends slowly"
 POLICIES = ("interval", "priority", "deadline")
 # Each word of a condition: the options of `headway run`, and the words of the variable HEADWAY, for
 # which "" is that it cannot do so.
@@ -42,8 +44,8 @@ OPTIONS = {
 }
 # These parts of stderr belong to the outcome. Numbers in them do not count.
 TELLING = re.compile(
-    r"Fatal Python error: .*|fatal runtime error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*|terminate called.*"
-    r"|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
+    r"Fatal Python error: .*|fatal runtime error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*"
+    r"|terminate called.*|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
     r"|[\w.]*(?:Error|Exception|Interrupt|SystemExit)\b"
 )
 # Depends on how far the interpreter's end has got. Counts only if Headway's code raises it.
@@ -101,8 +103,9 @@ def check_condition(text: str) -> str:
 def command(task: Task, program: Path, receiver: Path) -> tuple[list[str], dict[str, str]]:
     """Returns the command line and the changes of the environment that run a program so."""
     python = [str(task.python)]
-    if task.condition == PLAIN:
-        return [*python, str(program)], {}
+    if task.condition in (PLAIN, SLOW):
+        slow = {"HEADWAY_SOAK_SLOW": "1"} if task.condition == SLOW else {}
+        return [*python, str(program)], slow
     words = [OPTIONS[word] for word in task.condition.split("+")]
     measured = {"HEADWAY_SOAK_MEASURED": "1"}
     if all(variable for _, variable in words):

@@ -21,7 +21,7 @@ sys.path.insert(0, str(SCRIPTS))
 try:
     from soak_exits import Trial, examine, fisher, rates
     from soak_exits_programs import NAMES, draw, source
-    from soak_exits_runs import PLAIN, Outcome
+    from soak_exits_runs import PLAIN, SLOW, Outcome
 finally:
     sys.path.remove(str(SCRIPTS))
 
@@ -94,6 +94,7 @@ def judge(*outcomes: tuple[str, str], reruns: int) -> Trial:
     """The examination of a program whose runs under Headway, and without it, end so in turn."""
     trial = Trial(1, "3.13.0", "priority")
     ends = {"priority": [each for each, _ in outcomes], PLAIN: [each for _, each in outcomes]}
+    ends[SLOW] = ends[PLAIN][1:]
     examination = examine(trial, reruns)
     condition = next(examination)
     try:
