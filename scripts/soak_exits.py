@@ -66,6 +66,7 @@ PROGRESS_S = 15.0
 RERUNS = 100
 SURE, DOUBTFUL = 0.001, 0.05
 PLAIN_FOR_A_HANG = 10
+EVIDENCE_LINES = 20
 # The chance that any of the comparisons of rates finds a fault where there is none.
 FALSE_ALARM = 0.01
 
@@ -122,7 +123,7 @@ def examine(trial: Trial, reruns: int) -> Generator[str, Outcome, None]:
     trial.measured, trial.plain = str(measured), str(plain)
     if trial.measured == trial.plain:
         return
-    trial.evidence = measured.evidence
+    trial.evidence = "\n".join(measured.evidence.splitlines()[-EVIDENCE_LINES:])
     for _ in range(reruns):
         # A program that hangs takes a hundred times as long.
         for _ in range(PLAIN_FOR_A_HANG if hangs(trial.measured) else 1):
@@ -238,7 +239,7 @@ class Soak:
             f"  plain: {trial.plain}; again: {again}, plain: {plain}, ending slowly: {slow}\n"
             f"  parts: {', '.join(part.__name__ for part in draw(trial.seed))}\n"
             f"  scripts/soak_exits.py --seed {trial.seed} --python {word} --with {trial.condition}"
-            + "".join(f"\n  | {line}" for line in trial.evidence.splitlines()[-20:])
+            + "".join(f"\n  | {line}" for line in trial.evidence.splitlines())
         )
 
     def _tell_progress(self) -> None:
@@ -335,7 +336,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def number(kind: Callable[[str], float], least: float, text: str) -> float:
+def at_least(kind: Callable[[str], float], least: float, text: str) -> float:
     try:
         found = kind(text)
     except ValueError:
@@ -359,14 +360,14 @@ def interpreter(text: str) -> Path:
 
 
 def parse() -> argparse.Namespace:
-    whole = partial(number, int)
+    whole = partial(at_least, int)
     parser = Parser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         prog="soak_exits.py",
     )
     add = parser.add_argument
-    add("--minutes", type=partial(number, float, 0.01), metavar="M", help="(default: no limit)")
+    add("--minutes", type=partial(at_least, float, 0.01), metavar="M", help="(default: no limit)")
     add("--exits", type=partial(whole, 1), metavar="N", help="(default: 200, without --minutes)")
     add(
         "--python",
@@ -392,7 +393,13 @@ def parse() -> argparse.Namespace:
     add("--seed", type=whole_from_zero, help="this one program, again and again")
     add("--show", type=whole_from_zero, metavar="SEED", help="print this program")
     add("--jobs", type=partial(whole, 1), default=2 * (os.cpu_count() or 1), metavar="N")
-    add("--limit", type=partial(number, float, 1), default=20.0, metavar="S", help="of a program")
+    add(
+        "--limit",
+        type=partial(at_least, float, 1),
+        default=20.0,
+        metavar="S",
+        help="of a program",
+    )
     add("--reruns", type=partial(whole, 0), default=RERUNS, metavar="N", help="at most, each way")
     add(
         "--results",
@@ -401,6 +408,8 @@ def parse() -> argparse.Namespace:
         help="one line of JSON for each exit; a later run with the same FILE goes on from there",
     )
     options = parser.parse_args()
+    if options.part and {*options.part} <= {*options.without}:
+        parser.error("--part and --without leave no program")
     if options.exits is None:
         options.exits = float("inf") if options.minutes else 200
     options.minutes = options.minutes or float("inf")
@@ -408,7 +417,7 @@ def parse() -> argparse.Namespace:
 
 
 def whole_from_zero(text: str) -> int:
-    return int(number(int, 0, text))
+    return int(at_least(int, 0, text))
 
 
 def main() -> int:
@@ -417,7 +426,8 @@ def main() -> int:
         print(source(options.show), end="")
         return 0
     # A shell's background job ignores SIGINT, and programs would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         pythons = {version(path): path for path in options.python or [Path(sys.executable)]}
         soak = Soak(options, pythons)

@@ -14,6 +14,7 @@ The parts run in this order, and after them one of `ENDS`:
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import inspect
 import os
@@ -753,7 +754,7 @@ def source(seed: int) -> str:
     needed: dict[str, Callable[..., Any]] = {}
     for part in parts:
         needed |= {part.__name__: part, **_called_by(part)}
-    functions = "\n\n".join(map(inspect.getsource, needed.values()))
+    functions = "\n\n".join(map(_text, needed.values()))
     return f'{HEAD}\n\n{functions}\n\nif __name__ == "__main__":\n{calls}'
 
 
@@ -763,9 +764,14 @@ def _arguments(part: Callable[..., None], chance: random.Random) -> str:
     )
 
 
+@functools.cache
+def _text(function: Callable[..., Any]) -> str:
+    return inspect.getsource(function)
+
+
 def _called_by(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
-    words = set(re.findall(r"\w+", inspect.getsource(function)))
+    words = set(re.findall(r"\w+", _text(function)))
     for name, other in CALLED.items():
         if name in words and other is not function:
             found |= {name: other, **_called_by(other)}

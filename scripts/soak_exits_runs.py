@@ -87,6 +87,7 @@ class Run:
     deadline_s: float
     ended: Callable[[Outcome], None]
     status: str = ""
+    orphans: str = ""
     evidence: str = ""
 
 
@@ -195,8 +196,7 @@ class Runs:
 
     def __exit__(self, *_: object) -> None:
         """Ends all that runs."""
-        for run in list(self._runs.values()):
-            self._kill(run)
+        _kill(lambda: {*children(os.getpid())})
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, self._handler)
         self._receiver.close()
@@ -212,8 +212,7 @@ class Runs:
                 if run := self._runs.get(found.si_pid):
                     run.status = run.status or status
                 elif status.startswith("SIG") and (run := self._run_of(found.si_pid)):
-                    # A program kills none of its processes that it does not wait for.
-                    run.evidence += f"an orphan ended by {status}\n"
+                    run.orphans += f"an orphan ended by {status}; "
                 os.waitpid(found.si_pid, 0)
 
     def _run_of(self, pid: int) -> Run | None:
@@ -247,20 +246,8 @@ class Runs:
             "\n".join(sorted(left, key=lambda line: ":Z:" in line)[:MAX_DESCRIBED]) + "\n"
         )
         run.status = f"{run.status}, and left {len(orphans)} processes" if orphans else "hangs"
-        self._kill(run)
+        _kill(lambda: self._orphans(run) | ({run.pid} & {*children(os.getpid())}))
         self._end(run)
-
-    def _kill(self, run: Run) -> None:
-        """Every process of a program, until there is none."""
-        while True:
-            roots = self._orphans(run) | ({run.pid} & set(children(os.getpid())))
-            if not roots:
-                return
-            for pid in {each for root in roots for each in tree(root)}:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            for pid in roots:
-                os.waitpid(pid, 0)
 
     def _end(self, run: Run) -> None:
         del self._runs[run.pid]
@@ -268,8 +255,19 @@ class Runs:
         shutil.rmtree(run.folder)
         lines = dict.fromkeys(line for line in stdout.splitlines() if line)
         told = {NUMBER.sub("N", each[0]) for each in _telling(stderr)}
-        said = "; ".join([*lines, *sorted(told)])
+        said = run.orphans + "; ".join([*lines, *sorted(told)])
         run.ended(Outcome(run.status, said, f"{run.evidence}{stderr}"))
+
+
+def _kill(roots: Callable[[], set[int]]) -> None:
+    """Ends these children of this process and all below them. Those that lose their parent become
+    children, too."""
+    while pids := roots():
+        for pid in {each for root in pids for each in tree(root)}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            os.waitpid(pid, 0)
 
 
 def _telling(stderr: str) -> Iterator[re.Match[str]]:

@@ -68,23 +68,25 @@ def soak_with(planted: str, folder: Path, *options: str) -> Result:
 
 def test_an_end_that_only_headway_has_is_a_fault_with_its_command(tmp_path: Path) -> None:
     planted = "atexit.register(os._exit, 77)"
-    result = soak_with(planted, tmp_path, "--exits", "5")
+    result = soak_with(planted, tmp_path, "--exits", "2", "--reruns", "5")
     assert result.returncode == 1, result.stdout + result.stderr
     (exits, _, differ, faults, _, _, _) = figures(result)
-    assert exits == differ == faults == 5
+    assert exits == differ == faults == 2
 
 
+@pytest.mark.slow("a soak")
 def test_processes_that_only_headway_leaves_are_a_fault_and_ended(tmp_path: Path) -> None:
     planted = "os.fork() or (os.setsid(), time.sleep(1000))"
-    result = soak_with(planted, tmp_path, "--exits", "1", "--limit", "2", "--reruns", "2")
+    result = soak_with(planted, tmp_path, "--exits", "1", "--limit", "5", "--reruns", "2")
     assert result.returncode == 1, result.stdout + result.stderr
     assert ", and left 1 processes" in result.stdout
     assert figures(result)[-2:] == [1, 0]
 
 
+@pytest.mark.slow("a soak")
 def test_a_program_that_hangs_under_headway_alone_is_a_fault(tmp_path: Path) -> None:
     planted = "time.sleep(1000)"
-    result = soak_with(planted, tmp_path, "--exits", "1", "--limit", "2", "--reruns", "2")
+    result = soak_with(planted, tmp_path, "--exits", "1", "--limit", "5", "--reruns", "2")
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search("^fault: .*: hangs$", result.stdout, re.M), result.stdout
     assert "python:S:" in result.stdout
@@ -171,6 +173,7 @@ def test_a_program_is_printed() -> None:
         (("--with", "prioriy"), "argument --with: found 'prioriy'; allowed: interval, priority"),
         (("--with", "interval+priority"), "found 'interval+priority', which has two policies"),
         (("--exits", "0"), "argument --exits: found '0'; allowed: a number from 1 on"),
+        (("--part", "forks", "--without", "forks"), "--part and --without leave no program"),
         (("--python", "/nowhere"), "/nowhere: No such file or directory"),
     ],
 )
