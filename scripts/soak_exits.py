@@ -22,7 +22,7 @@ report. That makes a fault:
 Each fault is printed with the command that runs its program again. A difference that did not come
 again is counted as `once`.
 
-Trial status: 0 if there is no fault; 1 if there is one; 2 for bad usage; 130 after Ctrl-C, with the
+Exit status: 0 if there is no fault; 1 if there is one; 2 for bad usage; 130 after Ctrl-C, with the
 table so far.
 """
 
@@ -387,10 +387,12 @@ def parse() -> argparse.Namespace:
         "profile and trace, joined by +; or plain, which compares CPython with itself "
         f"(default: {', '.join(CONDITIONS)})",
     )
-    add("--part", choices=NAMES, action="append", metavar="PART", help="programs with this part")
-    add("--without", choices=NAMES, action="append", default=[], metavar="PART", help="or without")
+    add("--part", choices=NAMES, action="append", metavar="PART", help="only programs with it")
+    add(
+        "--without", choices=NAMES, action="append", default=[], metavar="PART", help="none with it"
+    )
     add("--first-seed", type=whole_from_zero, metavar="SEED", help="(default: by chance)")
-    add("--seed", type=whole_from_zero, help="this one program, again and again")
+    add("--seed", type=whole_from_zero, help="only this program, again and again")
     add("--show", type=whole_from_zero, metavar="SEED", help="print this program")
     add("--jobs", type=partial(whole, 1), default=2 * (os.cpu_count() or 1), metavar="N")
     add(
@@ -398,9 +400,9 @@ def parse() -> argparse.Namespace:
         type=partial(at_least, float, 1),
         default=20.0,
         metavar="S",
-        help="of a program",
+        help="(default: 20) a program that takes longer hangs",
     )
-    add("--reruns", type=partial(whole, 0), default=RERUNS, metavar="N", help="at most, each way")
+    add("--reruns", type=partial(whole, 0), default=RERUNS, metavar="N", help="at most; see above")
     add(
         "--results",
         type=Path,
