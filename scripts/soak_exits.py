@@ -387,7 +387,13 @@ def parse() -> argparse.Namespace:
         "profile and trace, joined by +; or plain, which compares CPython with itself "
         f"(default: {', '.join(CONDITIONS)})",
     )
-    add("--part", choices=NAMES, action="append", metavar="PART", help="only programs with it")
+    add(
+        "--part",
+        choices=NAMES,
+        action="append",
+        metavar="PART",
+        help="only programs with this part",
+    )
     add(
         "--without", choices=NAMES, action="append", default=[], metavar="PART", help="none with it"
     )
