@@ -491,7 +491,19 @@ def closed_descriptors() -> None:
     os.closerange(3, 256)
 
 
-# PARTS: atexit
+def no_stderr() -> None:
+    os.close(2)
+
+
+def few_descriptors() -> None:
+    """So few that no more can be opened."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+
+
+# PARTS: Headway, and atexit
 
 
 def thread_at_exit() -> None:
@@ -505,6 +517,25 @@ def thread_at_exit() -> None:
             say("atexit could start no thread")
 
     atexit.register(start)
+
+
+def measuring_daemons(count: int, policy: str) -> None:
+    """Threads that call Headway all the time, also while the interpreter ends."""
+    if "HEADWAY_SOAK_MEASURED" not in os.environ:
+        return
+    from headway import errors, gil
+
+    def measure() -> None:
+        while time.monotonic() < END_S:
+            gil.install(policy)
+            with suppress(errors.Error):
+                gil.snapshot()
+            with suppress(errors.Error):
+                profiling = gil.profile()
+                profiling.start()
+                profiling.stop()
+
+    start_daemons(count, measure)
 
 
 def policy_changes(policy: str, left: bool) -> None:
@@ -672,7 +703,10 @@ PARTS: tuple[Callable[..., None], ...] = (
     slow_finalizer,
     short_switch_interval,
     closed_descriptors,
+    no_stderr,
+    few_descriptors,
     thread_at_exit,
+    measuring_daemons,
     policy_changes,
     profile_at_exit,
 )
