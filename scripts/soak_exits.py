@@ -283,7 +283,7 @@ def _line(python: str, condition: str, figures: Iterable[str]) -> str:
 
 
 def hangs(outcome: str) -> bool:
-    return "hangs" in status_of(outcome) or "left" in status_of(outcome)
+    return "hangs" in status_of(outcome) or "leaves" in status_of(outcome)
 
 
 def _numbers(python: str) -> list[int]:

@@ -398,7 +398,7 @@ def handler_forks(count: int) -> None:
         forked.append(pid)
 
     signal.signal(signal.SIGALRM, fork)
-    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    signal.setitimer(signal.ITIMER_REAL, 0.04, 0.04)
     while len(forked) < count:
         sum(range(500))
     signal.setitimer(signal.ITIMER_REAL, 0)

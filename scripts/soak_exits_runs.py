@@ -245,7 +245,7 @@ class Runs:
         run.evidence += (
             "\n".join(sorted(left, key=lambda line: ":Z:" in line)[:MAX_DESCRIBED]) + "\n"
         )
-        run.status = f"{run.status}, and left {len(orphans)} processes" if orphans else "hangs"
+        run.status = f"{run.status}, and leaves processes" if orphans else "hangs"
         _kill(lambda: self._orphans(run) | ({run.pid} & {*children(os.getpid())}))
         self._end(run)
 
