@@ -160,7 +160,7 @@ class Runs:
                 stderr=stderr,
                 start_new_session=True,
             )
-        # `_reap` waits for it.
+        # `_end` waits for it.
         process.returncode = 0
         deadline_s = time.monotonic() + self.limit_s
         self._runs[process.pid] = Run(process.pid, self._count, folder, deadline_s, ended)
@@ -187,7 +187,7 @@ class Runs:
                     pass
         if self._wake in ready:
             os.read(self._wake, 4096)
-        self._reap()
+        self._look_at_children()
         for run in list(self._runs.values()):
             self._look_at(run)
 
@@ -203,17 +203,18 @@ class Runs:
         os.close(self._wake)
         os.close(self._wakeup)
 
-    def _reap(self) -> None:
-        with suppress(ChildProcessError):
-            while (
-                found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            ) is not None:
-                status = _status(found)
-                if run := self._runs.get(found.si_pid):
-                    run.status = run.status or status
-                elif status.startswith("SIG") and (run := self._run_of(found.si_pid)):
-                    run.orphans += f"an orphan ended by {status}; "
-                os.waitpid(found.si_pid, 0)
+    def _look_at_children(self) -> None:
+        for pid in children(os.getpid()):
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
+                continue
+            if run := self._runs.get(pid):
+                # It stays a zombie until `_end`, so that no other process gets its id.
+                run.status = _status(ended)
+                continue
+            if (status := _status(ended)).startswith("SIG") and (run := self._run_of(pid)):
+                run.orphans += f"an orphan ended by {status}; "
+            os.waitpid(pid, 0)
 
     def _run_of(self, pid: int) -> Run | None:
         """The program of a process that lost its parent, by its session, or, if it began one of its
@@ -233,23 +234,22 @@ class Runs:
         return {pid for pid in adopted if self._run_of(pid) is run}
 
     def _look_at(self, run: Run) -> None:
-        orphans = set()
-        if run.status:
-            orphans = self._orphans(run)
-            if not orphans:
-                self._end(run)
-                return
-        if time.monotonic() < run.deadline_s:
-            return
-        left = [described(each) for pid in orphans or {run.pid} for each in tree(pid)]
-        run.evidence += (
-            "\n".join(sorted(left, key=lambda line: ":Z:" in line)[:MAX_DESCRIBED]) + "\n"
-        )
-        run.status = f"{run.status}, and leaves processes" if orphans else "hangs"
-        _kill(lambda: self._orphans(run) | ({run.pid} & {*children(os.getpid())}))
-        self._end(run)
+        orphans = self._orphans(run) if run.status else set()
+        if run.status and not orphans:
+            self._end(run)
+        elif time.monotonic() > run.deadline_s:
+            left = [described(each) for pid in orphans or {run.pid} for each in tree(pid)]
+            left.sort(key=lambda line: ":Z:" in line)
+            run.evidence += "\n".join(left[:MAX_DESCRIBED]) + "\n"
+            run.status = f"{run.status}, and leaves processes" if orphans else "hangs"
+            os.kill(run.pid, signal.SIGKILL)
+            # From then on its children are this process's.
+            os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
+            _kill(lambda: self._orphans(run))
+            self._end(run)
 
     def _end(self, run: Run) -> None:
+        os.waitpid(run.pid, 0)
         del self._runs[run.pid]
         stdout, stderr = (_end_of(run.folder / name) for name in ("stdout", "stderr"))
         shutil.rmtree(run.folder)
