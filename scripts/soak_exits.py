@@ -66,6 +66,8 @@ PROGRESS_S = 15.0
 RERUNS = 100
 SURE, DOUBTFUL = 0.001, 0.05
 PLAIN_FOR_A_HANG = 10
+# When --minutes are over, reruns may go on for such a share of them.
+RERUNS_SHARE = 0.2
 EVIDENCE_LINES = 20
 # The chance that any of the comparisons of rates finds a fault where there is none.
 FALSE_ALARM = 0.01
@@ -116,8 +118,11 @@ def fisher(more: int, of: int, less: int, of_less: int) -> float:
     return ways / comb(runs, hits)
 
 
-def examine(trial: Trial, reruns: int) -> Generator[str, Outcome, None]:
-    """Yields the conditions to run the program in, and is sent the outcomes."""
+def examine(
+    trial: Trial, reruns: int, end_s: float = float("inf")
+) -> Generator[str, Outcome, None]:
+    """Yields the conditions to run the program in, and is sent the outcomes. There are at most so
+    many reruns each way, and none after `end_s`."""
     measured = yield trial.condition
     plain = yield PLAIN
     trial.measured, trial.plain = str(measured), str(plain)
@@ -132,7 +137,7 @@ def examine(trial: Trial, reruns: int) -> Generator[str, Outcome, None]:
             if trial.is_plain() and trial.chance() > DOUBTFUL:
                 return
         trial.again[str((yield trial.condition))] += 1
-        if trial.chance() < SURE:
+        if trial.chance() < SURE or time.monotonic() > end_s:
             break
     if trial.chance() < DOUBTFUL or (trial.again[trial.measured] and not trial.is_plain()):
         trial.verdict = "fault"
@@ -203,7 +208,8 @@ class Soak:
             self._tell_progress()
 
     def _begin(self, runs: Runs, trial: Trial) -> None:
-        examination = examine(trial, self.options.reruns)
+        end_s = self.begun_s + self.options.minutes * 60 * (1 + RERUNS_SHARE)
+        examination = examine(trial, self.options.reruns, end_s)
         python, text = self.pythons[trial.python], source(trial.seed)
 
         def start(condition: str) -> None:
