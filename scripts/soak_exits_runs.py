@@ -46,7 +46,7 @@ OPTIONS = {
 TELLING = re.compile(
     r"Fatal Python error: .*|fatal runtime error: .*|.*panicked.*|.*cannot unwind.*|FATAL: .*"
     r"|terminate called.*|free\(\).*|malloc.*|double free.*|corrupted .*|\w*[Aa]ssertion .*"
-    r"|[\w.]*(?:Error|Exception|Interrupt|SystemExit)\b"
+    r"|[\w.]*(?:Error|Exception|Interrupt|SystemExit)(?=:|$)"
 )
 # Depends on how far the interpreter's end has got. Counts only if Headway's code raises it.
 IGNORED = re.compile(r"^Exception ignored .*\n(?:Traceback .*\n(?: .*\n)*)?.*\n?", re.M)
