@@ -102,11 +102,22 @@ class Trial:
     def chance(self) -> float:
         """That the outcome comes as often without Headway. Of the reruns alone: what made them
         necessary proves nothing."""
-        again, runs = self.again[self.measured], self.again.total()
         return max(
-            fisher(again, runs, plain[self.measured], plain.total())
+            fisher(*hits_and_runs(self.again, self.measured), *hits_and_runs(plain, self.measured))
             for plain in (self.plain_again, self.slow_again)
         )
+
+
+def is_bad(outcome: str) -> bool:
+    """Whether a program crashed or did not end."""
+    return status_of(outcome) == "crash" or hangs(outcome)
+
+
+def hits_and_runs(runs: Counter[str], outcome: str) -> tuple[int, int]:
+    """How often runs had an outcome, of how many. A crash of CPython does not tell how a program
+    should end, so it counts only among crashes."""
+    counted = [count for each, count in runs.items() if is_bad(outcome) or not is_bad(each)]
+    return runs[outcome], sum(counted)
 
 
 def fisher(more: int, of: int, less: int, of_less: int) -> float:
@@ -126,7 +137,7 @@ def examine(
     measured = yield trial.condition
     plain = yield PLAIN
     trial.measured, trial.plain = str(measured), str(plain)
-    if trial.measured == trial.plain:
+    if trial.measured == trial.plain or (is_bad(trial.plain) and not is_bad(trial.measured)):
         return
     trial.evidence = "\n".join(measured.evidence.splitlines()[-EVIDENCE_LINES:])
     for _ in range(reruns):
@@ -156,11 +167,12 @@ class Rate:
     group: str
     status: str
     measured: int
-    plain: int
     exits: int
+    plain: int
+    plain_exits: int
 
     def chance(self) -> float:
-        return fisher(self.measured, self.exits, self.plain, self.exits)
+        return fisher(self.measured, self.exits, self.plain, self.plain_exits)
 
 
 def rates(trials: Iterable[Trial]) -> list[Rate]:
@@ -173,9 +185,9 @@ def rates(trials: Iterable[Trial]) -> list[Rate]:
             measured.setdefault(group, Counter())[status_of(trial.measured)] += 1
             plain.setdefault(group, Counter())[status_of(trial.plain)] += 1
     found = [
-        Rate(group, status, count, plain[group][status], counts.total())
+        Rate(group, status, *hits_and_runs(counts, status), *hits_and_runs(plain[group], status))
         for group, counts in measured.items()
-        for status, count in counts.items()
+        for status in counts
     ]
     return [rate for rate in found if rate.chance() * len(found) < FALSE_ALARM]
 
@@ -474,7 +486,7 @@ def judge(soak: Soak, interrupted: bool) -> int:
     for rate in higher:
         print(
             f"fault: {rate.group}: {rate.status} in {rate.measured} of {rate.exits} exits, "
-            f"plain in {rate.plain} (p = {rate.chance():.2g})"
+            f"plain in {rate.plain} of {rate.plain_exits} (p = {rate.chance():.2g})"
         )
     for trial in soak.trials:
         if trial.verdict and trial.python in soak.pythons:

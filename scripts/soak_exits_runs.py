@@ -67,9 +67,6 @@ class Outcome(NamedTuple):
     evidence: str
 
     def __str__(self) -> str:
-        # A crash of CPython may crash again while it is reported, and it is by chance how.
-        if "Fatal Python error" in self.said or "SIGSEGV" in self.status:
-            return "crash"
         return f"{self.status}; {self.said}" if self.said else self.status
 
 
@@ -85,6 +82,7 @@ class Run:
     number: int
     folder: Path
     deadline_s: float
+    may_abort: bool
     ended: Callable[[Outcome], None]
     status: str = ""
     orphans: str = ""
@@ -163,7 +161,10 @@ class Runs:
         # `_end` waits for it.
         process.returncode = 0
         deadline_s = time.monotonic() + self.limit_s
-        self._runs[process.pid] = Run(process.pid, self._count, folder, deadline_s, ended)
+        may_abort = "os.abort()" in task.source
+        self._runs[process.pid] = Run(
+            process.pid, self._count, folder, deadline_s, may_abort, ended
+        )
 
     def refusal(self, python: Path, condition: str) -> str:
         """The reason why this interpreter cannot run programs in a condition; "" if it can."""
@@ -256,6 +257,14 @@ class Runs:
         lines = dict.fromkeys(line for line in stdout.splitlines() if line)
         told = {NUMBER.sub("N", each[0]) for each in _telling(stderr)}
         said = run.orphans + "; ".join([*lines, *sorted(told)])
+        if (
+            run.status == "SIGSEGV"
+            or "Fatal Python error" in said
+            or (run.status == "SIGABRT" and not run.may_abort)
+        ):
+            # How, and what is said before, is chance: it may crash again while it is reported.
+            run.evidence += f"ended by {run.status}\n"
+            run.status, said = "crash", ""
         run.ended(Outcome(run.status, said, f"{run.evidence}{stderr}"))
 
 
