@@ -117,6 +117,27 @@ def test_ctrl_c_reports_after_the_traceback(tmp_path: Path) -> None:
     assert stderr.count("headway  Python") == 1
 
 
+@pytest.mark.parametrize("follows", ["settrace", "setprofile"])
+def test_the_program_does_not_trace_the_report(follows: str) -> None:
+    # Python deletes what is in the module sys after all callbacks of atexit.
+    code = f"""
+import os, sys
+files = []
+def trace(frame, event, argument):
+    files.append(frame.f_code.co_filename)
+class Last:
+    def __del__(self, files=files, write=os.write):
+        ours = sum(['/headway/' in file for file in files[:]])
+        write(1, b"%d" % ours)
+sys.last = Last()
+sys.{follows}(trace)
+"""
+    result = headway("run", "-c", code)
+    assert "headway  Python" in result.stderr
+    # Up to the call that ends tracing. The report would be hundreds.
+    assert int(result.stdout) < 10
+
+
 def test_the_programs_own_handler_takes_the_place_of_ours() -> None:
     code = """
 import os, signal, sys

@@ -504,6 +504,10 @@ def _finish(settings: Settings) -> None:
     while daemon threads still run."""
     if os.getpid() != settings.pid:
         return
+    # A debugger, profiler or coverage tool of the program that is still on is not for this code, and
+    # could make it take minutes.
+    sys.settrace(None)
+    sys.setprofile(None)
     try:
         from headway import _native
         from headway.meter import engine
