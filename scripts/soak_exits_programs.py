@@ -568,7 +568,7 @@ def profile_at_exit(left: bool) -> None:
         return
     from headway import errors, gil
 
-    def profile() -> None:
+    def profile(left: bool) -> None:
         gil.install()
         with suppress(errors.Unsupported):
             profiling = gil.profile()
@@ -577,7 +577,9 @@ def profile_at_exit(left: bool) -> None:
             if not left:
                 profiling.stop()
 
-    atexit.register(profile)
+    # What it imports makes CPython forget that a KeyboardInterrupt ends the program.
+    profile(False)
+    atexit.register(profile, left)
 
 
 # ENDS

@@ -504,8 +504,8 @@ def _finish(settings: Settings) -> None:
     while daemon threads still run."""
     if os.getpid() != settings.pid:
         return
-    # A debugger, profiler or coverage tool of the program that is still on is not for this code, and
-    # could make it take minutes.
+    # A debugger or profiler that the program has left on is not for this code, which would take
+    # minutes.
     sys.settrace(None)
     sys.setprofile(None)
     try:
