@@ -120,6 +120,14 @@ def fields(environ, start_response):
     return [b"fields\n"]
 
 
+@page
+def hop_by_hop(environ, start_response):
+    """The fields of the query string, which a server sets itself (PEP 3333)."""
+    fields = parse_qsl(environ["QUERY_STRING"])
+    start_response("200 OK", [("Content-Type", "text/plain"), ("X-Kept", "yes"), *fields])
+    return [b"one\n"]
+
+
 class OneBlock:
     """Of length one, and so of known Content-Length (PEP 3333)."""
 

@@ -1,5 +1,5 @@
-"""What APP may name: a WSGI application or a factory of one. What the server could not call is
-refused at the start, and whatever may be an application is served."""
+"""APP names a WSGI application or a factory of one. The start refuses what the server could not
+call, and serves whatever may be an application."""
 
 from __future__ import annotations
 

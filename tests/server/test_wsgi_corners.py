@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import socket
 from collections.abc import Iterator
 from io import BytesIO
@@ -97,6 +98,56 @@ def test_fields_are_sent_as_they_are(corners: Served) -> None:
         b"Date: today",
         b"Server: mine",
     ]
+
+
+HOP_BY_HOP = (
+    "Keep-Alive=timeout%3D5",
+    "Proxy-Authenticate=Basic",
+    "Proxy-Authorization=Basic+eA%3D%3D",
+    "TE=trailers",
+    "Trailers=X",
+    "Transfer-Encoding=chunked",
+    "Upgrade=websocket",
+    "connection=keep-alive",
+)
+
+
+def test_hop_by_hop_fields_are_left_out(corners: Served) -> None:
+    with corners.connect() as connection:
+        for _ in range(2):
+            for field in HOP_BY_HOP:
+                request = f"GET /hop_by_hop?{field} HTTP/1.1\r\nHost: a\r\n\r\n"
+                connection.sendall(request.encode())
+                response = read_response(connection)
+                assert (response.status, response.body) == (200, b"one\n")
+                assert response.headers["x-kept"] == "yes"
+                assert field.partition("=")[0].lower() not in response.headers
+    for field in HOP_BY_HOP:
+        name = field.partition("=")[0].title() if field.islower() else field.partition("=")[0]
+        corners.wait_for(rf"application at /: the response's field {name} is left out")
+    assert corners.stderr.count("is left out") == len(HOP_BY_HOP), "each one is logged once"
+
+
+@pytest.mark.parametrize("value", ["close", "Close", "close,+x"])
+def test_an_application_may_close_the_connection(corners: Served, value: str) -> None:
+    with corners.connect() as connection:
+        connection.sendall(
+            f"GET /hop_by_hop?Connection={value} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+            + b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
+        )
+        response = read_to_end(connection)
+    assert response.count(b"HTTP/1.1 200 OK\r\n") == response.count(b"Connection: close\r\n") == 1
+    assert response.endswith(b"\r\n\r\none\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--application-group", "shop")])
+def test_each_application_that_sends_a_hop_by_hop_field_is_named(options: tuple[str, ...]) -> None:
+    mounts = ("--mount", "/a=corners:unchecked", "--mount", "/b=corners:unchecked")
+    with Served("pages:application", *mounts, *options) as server:
+        for path in ("/a", "/b", "/a"):
+            assert server.get(f"{path}/hop_by_hop?Upgrade=h2c").status == 200
+        server.wait_for("application at /b: the response's field Upgrade is left out")
+    assert len(re.findall("application at .*is left out", server.stderr)) == 2
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<Applicat
         let parts = route.items()?;
         let [path, group] = &parts[..] else { return Err(malformed(routes)) };
         let path = path.as_text()?.as_bytes().to_vec();
-        read_routes.push(Route { path, group: group.to_i64()? as usize });
+        read_routes.push(Route::new(path, group.to_i64()? as usize));
     }
     let mut read_groups = Vec::new();
     for group in groups.items()? {

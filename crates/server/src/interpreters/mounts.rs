@@ -5,15 +5,17 @@
 //! always goes to the same slot, so that as many threads run in parallel as there are GILs.
 
 use crate::http::Rejection;
+use crate::http::response::HopByHopFields;
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
 use crate::limits::inbox::Inbox;
+use crate::limits::stderr::log_to_stderr;
 use crate::request::{Application, RequestContext};
 use crate::wsgi::path::{Target, decode_path};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_threads::lock::Lock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,9 +26,30 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Route {
     pub path: Vec<u8>,
     pub group: usize,
+    /// The hop-by-hop fields of its responses that the log has named, as `HopByHopFields`. Written
+    /// and read by worker threads after a request; relaxed: the exchange lets one of two write the
+    /// line.
+    named: AtomicU8,
 }
 
 impl Route {
+    pub fn new(path: Vec<u8>, group: usize) -> Self {
+        Self { path, group, named: AtomicU8::new(0) }
+    }
+
+    /// Logs each field once, because an application sends it with each response.
+    fn name_fields(&self, left_out: HopByHopFields) {
+        let named = self.named.fetch_or(left_out.0, Relaxed);
+        let path = String::from_utf8_lossy(&self.path).escape_debug().to_string();
+        for name in HopByHopFields(left_out.0 & !named).names() {
+            log_to_stderr(&format!(
+                "the application at {}: the response's field {name} is left out, because hop-by-hop \
+                 fields belong to the server (PEP 3333); later ones are left out without a message",
+                if path.is_empty() { "/" } else { &path },
+            ));
+        }
+    }
+
     fn matches(&self, path: &[u8]) -> bool {
         path.strip_prefix(&self.path[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
@@ -212,11 +235,14 @@ impl ApplicationGroups {
         if let [only] = &self.groups[..] {
             return only;
         }
+        &self.groups[self.route_of(context).map_or(0, |route| route.group)]
+    }
+
+    fn route_of(&self, context: &RequestContext) -> Option<&Route> {
         let (head, bytes) = context.head();
         let mut buffer = Vec::new();
         let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
-        let route = self.routes.iter().find(|route| route.matches(path));
-        &self.groups[route.map_or(0, |route| route.group)]
+        self.routes.iter().find(|route| route.matches(path))
     }
 
     /// Describes the request's application, if slow requests are reported.
@@ -263,12 +289,9 @@ impl ApplicationGroups {
             self.wanted.push(slot);
         }
     }
-}
 
-impl Application for ApplicationGroups {
-    type Thread = WorkerThread;
-
-    fn handle(&self, thread: &mut WorkerThread, context: &mut RequestContext) {
+    /// Runs a request in the interpreter of its application group that this thread uses.
+    fn run(&self, thread: &mut WorkerThread, context: &mut RequestContext) {
         let Group { first, settings: group } = self.group_of(context);
         let slot = first + thread.number % group.interpreters;
         context.record.place = slot;
@@ -302,6 +325,19 @@ impl Application for ApplicationGroups {
                 return;
             }
             thread.forget(slot);
+        }
+    }
+}
+
+impl Application for ApplicationGroups {
+    type Thread = WorkerThread;
+
+    fn handle(&self, thread: &mut WorkerThread, context: &mut RequestContext) {
+        self.run(thread, context);
+        if !context.left_out().is_empty() {
+            if let Some(route) = self.route_of(context) {
+                route.name_fields(context.left_out());
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use crate::connection::state::{Connection, Forwarding};
 use crate::connection::{read, write};
 use crate::http::connection::{Finished, Surroundings};
 use crate::http::forwarding::Origin;
+use crate::http::response::HopByHopFields;
 use crate::http::{Event, Head, Limits, Rejection, Response};
 use crate::limits::WorkerStatus;
 use crate::net::sendfile::FileBody;
@@ -59,6 +60,8 @@ pub struct RequestContext<'a> {
     /// The monitor may be sending the response: `resources.deferred` has it.
     is_handed_off: bool,
     head_sent: bool,
+    /// The fields of the application's head that are not sent.
+    left_out: HopByHopFields,
     transmitted: bool,
     send_failed: bool,
     excess: bool,
@@ -85,6 +88,7 @@ impl<'a> RequestContext<'a> {
             ancestry: Ancestry::here(),
             is_handed_off: false,
             head_sent: false,
+            left_out: HopByHopFields::default(),
             transmitted: false,
             send_failed: false,
             excess: false,
@@ -294,11 +298,17 @@ impl<'a> RequestContext<'a> {
         self.head_sent
     }
 
+    /// The hop-by-hop fields of the application's head, which are not sent.
+    pub fn left_out(&self) -> HopByHopFields {
+        self.left_out
+    }
+
     /// Frames the head. `body_bytes` is the length of the whole body if the caller knows it.
     pub fn send_head(&mut self, response: &Response, body_bytes: Option<u64>) {
         debug_assert!(!self.head_sent);
         self.head_sent = true;
         self.record.status = response.code();
+        self.left_out = response.left_out();
         let surroundings = Surroundings {
             date: self.resources.date,
             server: SERVER_FIELD,

@@ -50,6 +50,7 @@ impl Connection {
         self.keep_alive = matches!(self.receiving, Receiving::Body | Receiving::Complete)
             && self.head.keep_alive
             && !surroundings.closing
+            && !response.closes_connection()
             && !self.peer_closed
             && self.sending != BodyEncoder::UntilClose
             && (self.is_body_complete() || self.may_discard());
