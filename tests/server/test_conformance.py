@@ -36,7 +36,8 @@ REQUEST_LINE = {
     b"GET /x \r\n\r\n": (400, "h1spec: request without HTTP version"),
     b"GET /x\r\n\r\n": (400, "probe HTTP09-REQUEST"),
     b"GET /x HTTP/9.9\r\n" + H + b"\r\n": (505, "h1spec: invalid HTTP version"),
-    b"GET /x HTTP/1.2\r\n" + H + b"\r\n": (505, "probe HTTP12-VERSION"),
+    b"GET /x HTTP/0.9\r\n" + H + b"\r\n": (505, "RFC 9110, 2.5: another major version"),
+    b"GET /x HTTP/1.2\r\n\r\n": (400, "RFC 9110, 2.5: 1.2 needs a host as 1.1 does"),
     b"GET /x HTTP/1.32\r\n" + H + b"\r\n": (400, "garden 5"),
     b"GET /x HTTP/1\r\n" + H + b"\r\n": (400, "probe VERSION-MISSING-MINOR"),
     b"GET /x HTTP/01.1\r\n" + H + b"\r\n": (400, "probe VERSION-LEADING-ZEROS"),
@@ -138,7 +139,27 @@ FRAMING = {
         400,
         "RFC 9112, 6.1: chunked once",
     ),
-    POST + b"Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n": (501, "garden 21"),
+    POST + b"Transfer-Encoding: ,\r\n\r\n0\r\n\r\n": (400, "RFC 9110, 5.6.1.2: no element"),
+    POST + b"Transfer-Encoding: chunked,,chunked\r\n\r\n0\r\n\r\n": (
+        400,
+        "RFC 9112, 6.1: chunked once, with an empty element",
+    ),
+    POST + b"Transfer-Encoding: \r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": (
+        400,
+        "RFC 9112, 6.1: an empty field before",
+    ),
+    POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: ,\r\n\r\n0\r\n\r\n": (
+        400,
+        "RFC 9112, 6.1: an empty field after",
+    ),
+    POST + b"Content-Length: 5\r\nTransfer-Encoding: , chunked\r\n\r\n0\r\n\r\n": (
+        400,
+        "RFC 9112, 6.1: a length beside an empty element",
+    ),
+    b"POST /x HTTP/1.0\r\n" + H + b"Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n": (
+        400,
+        "RFC 9112, 6.1: an empty element, without codings in HTTP/1.0",
+    ),
     POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n": (
         501,
         "RFC 9112, 6.1: a coding not understood",
@@ -291,6 +312,18 @@ ACCEPTED = {
     "h1spec: chunked Transfer-Encoding": (
         CHUNKED + b"c\r\nHellO world1\r\n0\r\n\r\n",
         {"body": "HellO world1", "length": "12"},
+    ),
+    "garden 21": (
+        POST + b"Transfer-Encoding: ,chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        {"body": "hello"},
+    ),
+    "RFC 9110, 5.6.1.2: empty elements": (
+        POST + b"Transfer-Encoding: ,, chunked ,\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        {"body": "hello"},
+    ),
+    "probe HTTP12-VERSION": (
+        b"POST /x HTTP/1.2\r\n" + H + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        {"uri": "/x", "body": "hello", "protocol": "HTTP/1.1"},
     ),
     "probe CHUNKED-EXTENSION": (
         CHUNKED + b'5;a ; b = "c;\\"d" ;e=f\r\nhello\r\n0;last\r\n\r\n',

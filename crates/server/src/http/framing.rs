@@ -61,19 +61,19 @@ impl FramingFields {
     }
 }
 
+/// Checks a list of codings, whose empty elements do not count (RFC 9110 section 5.6.1.2): chunked
+/// alone is known, once.
 fn check_coding(value: &[u8]) -> Result<(), Rejection> {
-    if value.eq_ignore_ascii_case(b"chunked") {
-        return Ok(());
-    }
-    let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
-    let repeated = value
-        .split(|byte| *byte == b',')
-        .filter(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
-        .count();
-    if last.eq_ignore_ascii_case(b"chunked") && repeated == 1 {
-        Err(Rejection::UnknownCoding)
-    } else {
-        Err(Rejection::CodingNotChunked)
+    let mut codings =
+        value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|each| !each.is_empty());
+    let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let last_is_chunked = codings.next_back().as_ref().is_some_and(is_chunked);
+    match (last_is_chunked, codings.next()) {
+        (true, None) => Ok(()),
+        (true, Some(first)) if !is_chunked(&first) && !codings.any(|each| is_chunked(&each)) => {
+            Err(Rejection::UnknownCoding)
+        }
+        _ => Err(Rejection::CodingNotChunked),
     }
 }
 
@@ -99,7 +99,9 @@ mod tests {
         assert_eq!(framing(&[]), Ok(Framing::Empty));
         assert_eq!(framing(&[('l', "0")]), Ok(Framing::Empty));
         assert_eq!(framing(&[('l', "3"), ('l', "3")]), Ok(Framing::Sized(3)));
-        assert_eq!(framing(&[('c', "Chunked")]), Ok(Framing::Chunked));
+        for value in ["Chunked", ", chunked", "chunked,", " ,\t, chunked , "] {
+            assert_eq!(framing(&[('c', value)]), Ok(Framing::Chunked), "{value:?}");
+        }
     }
 
     #[test]
@@ -111,11 +113,31 @@ mod tests {
         assert_eq!(framing(&[('l', "1"), ('l', "2")]), Err(ContentLengthsDiffer));
         assert_eq!(framing(&[('l', "1"), ('c', "chunked")]), Err(LengthAndChunked));
         assert_eq!(framing(&[('c', "chunked"), ('l', "0")]), Err(LengthAndChunked));
-        for value in ["x", "xchunked", "chunked, chunked", "chunked, x"] {
+        for value in [
+            "",
+            ",",
+            " , ",
+            "x",
+            "xchunked",
+            "chunked, chunked",
+            "chunked, , chunked",
+            "chunked, x,",
+        ] {
             assert_eq!(framing(&[('c', value)]), Err(CodingNotChunked), "{value:?}");
         }
-        assert_eq!(framing(&[('c', "chunked"), ('c', "x")]), Err(CodingNotChunked));
-        assert_eq!(framing(&[('c', "gzip, chunked")]), Err(UnknownCoding));
+        // A recipient that takes one of two fields must not find another end of the body.
+        for value in ["x", "chunked", "", ","] {
+            assert_eq!(
+                framing(&[('c', "chunked"), ('c', value)]),
+                Err(CodingNotChunked),
+                "{value:?}"
+            );
+        }
+        assert_eq!(framing(&[('c', ""), ('c', "chunked")]), Err(CodingNotChunked));
+        assert_eq!(framing(&[('c', ", chunked"), ('l', "0")]), Err(LengthAndChunked));
+        for value in ["gzip, chunked", "gzip,, chunked,"] {
+            assert_eq!(framing(&[('c', value)]), Err(UnknownCoding), "{value:?}");
+        }
         let on_http10 = FramingFields::default().add_transfer_encoding(b"chunked", 0);
         assert_eq!(on_http10, Err(CodingOnHttp10));
     }

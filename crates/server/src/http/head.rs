@@ -1,9 +1,9 @@
 //! The head of a request: the request line and the header fields, validated and kept as byte
 //! ranges.
 //!
-//! httparse parses the grammar. This module checks what httparse does not: the supported versions,
-//! and the fields that concern the host and the connection (RFC 9112 sections 3 and 9). It does not
-//! depend on connections.
+//! httparse parses the grammar. This module checks what httparse does not: the versions that it
+//! does not know, and the fields that concern the host and the connection (RFC 9112 sections 3 and
+//! 9). It does not depend on connections.
 
 use super::framing::{Framing, FramingFields};
 use super::limits::Limits;
@@ -21,7 +21,7 @@ const FIELDS_ON_STACK: usize = 128;
 pub struct Head {
     pub method: Range<usize>,
     pub target: Range<usize>,
-    /// 0 for HTTP/1.0, 1 for HTTP/1.1.
+    /// 0 for HTTP/1.0, 1 for HTTP/1.1 and what is above it.
     pub minor_version: u8,
     pub fields: Vec<Field>,
     pub framing: Framing,
@@ -41,6 +41,17 @@ pub struct Field {
 impl Head {
     /// Parses one complete head, whose end `head_end` has found.
     pub fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
+        match self.parse_known(bytes, limits) {
+            // A higher minor version means what the highest known one means (RFC 9110 section 2.5).
+            Err(Rejection::Version) => match with_minor_version_1(bytes) {
+                Some(bytes) => self.parse_known(&bytes, limits),
+                None => Err(Rejection::Version),
+            },
+            parsed => parsed,
+        }
+    }
+
+    fn parse_known(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
         if limits.max_fields <= FIELDS_ON_STACK {
             let mut storage = [const { MaybeUninit::uninit() }; FIELDS_ON_STACK];
             self.parse_into(bytes, &mut storage[..limits.max_fields])
@@ -138,6 +149,18 @@ impl Head {
     }
 }
 
+/// Returns the head with the version HTTP/1.1 if it has a higher minor version. Its request line
+/// ends with a version of the right form.
+fn with_minor_version_1(bytes: &[u8]) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\r')?;
+    if !matches!(bytes[..end], [.., b'/', b'1', b'.', b'2'..=b'9']) {
+        return None;
+    }
+    let mut bytes = bytes.to_vec();
+    bytes[end - 1] = b'1';
+    Some(bytes)
+}
+
 /// Returns `Version` if the request line ends with `HTTP/`, a digit, a point and a digit, and
 /// `RequestLine` otherwise. httparse has rejected the version.
 fn rejection_of_version(bytes: &[u8]) -> Rejection {
@@ -189,6 +212,16 @@ mod tests {
     }
 
     #[test]
+    fn a_higher_minor_version_is_processed_as_1_1() {
+        let text = "GET /a HTTP/1.9\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let head = parse(text).unwrap();
+        assert_eq!(&text[head.target.clone()], "/a");
+        assert_eq!(&text[head.fields[0].value.clone()], "x");
+        assert_eq!((head.minor_version, head.keep_alive), (1, true));
+        assert_eq!(head.framing, Framing::Chunked);
+    }
+
+    #[test]
     fn invalid_heads_are_rejected() {
         use Rejection::*;
         let cases = [
@@ -210,7 +243,10 @@ mod tests {
             ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", UnknownMethod),
             ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Version),
             ("PRI * HTTP/2.0\r\n\r\n", Version),
-            ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", Version),
+            ("GET / HTTP/0.9\r\nHost: a\r\n\r\n", Version),
+            ("GET / HTTP/1.2\r\n\r\n", MissingHost),
+            ("GET / HTTP/1.12\r\nHost: a\r\n\r\n", RequestLine),
+            ("GET / HTTP/1.2 \r\nHost: a\r\n\r\n", RequestLine),
             ("GET / HTTP/1\r\nHost: a\r\n\r\n", RequestLine),
             ("GET / HTTP/01.1\r\nHost: a\r\n\r\n", RequestLine),
             ("GET / http/1.1\r\nHost: a\r\n\r\n", RequestLine),
