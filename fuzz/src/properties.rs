@@ -26,12 +26,20 @@ pub fn connection(bytes: &[u8]) {
     let [choice, cut_a, cut_b, sent @ ..] = bytes else { return };
     let limits = match choice % 4 {
         0 => Limits::default(),
-        1 => {
-            Limits { max_target_bytes: 24, max_head_bytes: 120, max_fields: 4, max_body_bytes: 20 }
-        }
-        2 => {
-            Limits { max_target_bytes: 200, max_head_bytes: 100, max_fields: 3, max_body_bytes: 9 }
-        }
+        1 => Limits {
+            max_target_bytes: 24,
+            max_head_bytes: 120,
+            max_fields: 4,
+            max_body_bytes: 20,
+            ..Limits::default()
+        },
+        2 => Limits {
+            max_target_bytes: 200,
+            max_head_bytes: 100,
+            max_fields: 3,
+            max_body_bytes: 9,
+            ..Limits::default()
+        },
         _ => Limits { max_fields: 200, max_body_bytes: 1, ..Limits::default() },
     };
     let limits = Arc::new(limits);
@@ -225,9 +233,9 @@ impl PlainHead {
         let mut lines = text.split("\r\n");
         let words: Vec<&str> = lines.next()?.split(' ').collect();
         let [method, target, version] = words[..] else { return None };
-        let minor_version = match version {
-            "HTTP/1.0" => 0,
-            "HTTP/1.1" => 1,
+        let minor_version = match version.strip_prefix("HTTP/1.").map(str::as_bytes) {
+            Some(b"0") => 0,
+            Some([b'1'..=b'9']) => 1,
             _ => return None,
         };
         let is_token = |text: &str| {
@@ -275,8 +283,12 @@ impl PlainHead {
                 }
                 if number == 0 { Framing::Empty } else { Framing::Sized(number) }
             }
-            ([coding], []) if minor_version == 1 && coding.eq_ignore_ascii_case("chunked") => {
-                Framing::Chunked
+            ([codings], []) if minor_version == 1 => {
+                let mut codings = codings.split(',').map(str::trim).filter(|each| !each.is_empty());
+                match (codings.next(), codings.next()) {
+                    (Some(only), None) if only.eq_ignore_ascii_case("chunked") => Framing::Chunked,
+                    _ => return None,
+                }
             }
             _ => return None,
         };
