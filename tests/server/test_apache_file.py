@@ -690,6 +690,19 @@ def test_variables_of_hosts_become_those_of_requests(
     ]
 
 
+def test_variables_of_the_server_keep_their_values(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REMOTE_ADDR", "192.0.2.1")
+    text = "SetEnv SCRIPT_NAME /pre\nPassEnv REMOTE_ADDR\nSetEnv HTTPS on\n"
+    resolution = read(conf, EMBEDDED + text)
+    assert resolution.settings.groups[0].environ == {"HTTPS": "on"}
+    assert [each.replace(str(conf), "FILE") for each in resolution.warnings] == [
+        "FILE:3: SetEnv SCRIPT_NAME has no effect: the server sets it itself",
+        "FILE:4: PassEnv REMOTE_ADDR has no effect: the server sets it itself",
+    ]
+
+
 @pytest.mark.parametrize(
     ("directive", "said"),
     [

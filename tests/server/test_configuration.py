@@ -217,6 +217,8 @@ def test_a_flag_beside_several_process_groups_is_refused(tmp_path: Path) -> None
         ("environment = {'A=B' = 'c'}", "environment: found 'A=B'; allowed: a name without ="),
         ("environment = {'' = 'c'}", "environment: found ''; allowed: a name without ="),
         ('environment = {"a\\u0000" = "c"}', "environment: found 'a\\x00'; allowed: a name"),
+        ("environ = {SCRIPT_NAME = '/a'}", "environ: found 'SCRIPT_NAME'; allowed: a variable tha"),
+        ("environ = {'wsgi.url_scheme' = 'a'}", "environ: found 'wsgi.url_scheme'; allowed: a var"),
         ("environment = {A = 3}", "environment.A: found 3; allowed: a string"),
         ("mount = {'admin' = 'a:b'}", 'mount: found "admin"; allowed: a URL path'),
         ("mount = {'/admin' = 'a'}", "mount./admin: found 'a'; allowed: module:callable"),

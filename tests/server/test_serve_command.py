@@ -68,6 +68,9 @@ def refuse(*arguments: str, run: Callable[..., Result] = run_main) -> str:
             "the main interpreter, whose GIL is that of the process",
             "--per-interpreter-gil: found true",
         ),
+        (["pages:hello", "--environ", "SCRIPT_NAME=/a"], "which --mount sets", "'SCRIPT_NAME=/a'"),
+        (["pages:hello", "--environ", "REMOTE_ADDR=a"], "does not set for each", "'REMOTE_ADDR=a'"),
+        (["pages:hello", "--environ", "wsgi.x=a"], "does not set for each request", "'wsgi.x=a'"),
         ([], "APP", "required"),
     ],
 )

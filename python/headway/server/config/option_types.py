@@ -179,6 +179,31 @@ def parse_variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+# CGI's variables that the server sets for each request, over those of the configuration.
+_SET_BY_SERVER = {
+    *("CONTENT_LENGTH", "CONTENT_TYPE", "GATEWAY_INTERFACE", "PATH_INFO", "QUERY_STRING"),
+    *("REMOTE_ADDR", "REMOTE_PORT", "REQUEST_METHOD", "REQUEST_URI", "SCRIPT_NAME"),
+    *("SERVER_NAME", "SERVER_PORT", "SERVER_PROTOCOL", "SERVER_SOFTWARE"),
+}
+NOT_SET_BY_SERVER = (
+    "a variable that the server does not set for each request, as it does SCRIPT_NAME (which "
+    "--mount sets), REMOTE_ADDR, SERVER_NAME and wsgi.url_scheme (which HTTPS=on sets)"
+)
+
+
+def is_set_by_server(name: str) -> bool:
+    """Whether a variable of the environ would be overwritten."""
+    return name in _SET_BY_SERVER or name.startswith(("wsgi.", "headway."))
+
+
+def parse_environ_variable(text: str) -> tuple[str, str]:
+    """The name and the value of a variable of each request's environ."""
+    name, value = parse_variable(text)
+    if is_set_by_server(name):
+        raise ValueError
+    return name, value
+
+
 def parse_mount(text: str) -> tuple[str, str]:
     """The URL path and the application of `PATH=APP`."""
     path, equals, application = text.partition("=")

@@ -25,6 +25,7 @@ from headway.options import (
 )
 from headway.server.config.option_types import (
     FORWARDING_FIELDS,
+    NOT_SET_BY_SERVER,
     AccessLog,
     Account,
     Checked,
@@ -33,6 +34,7 @@ from headway.server.config.option_types import (
     Text,
     parse_application,
     parse_application_group,
+    parse_environ_variable,
     parse_forwarding_field,
     parse_mount,
     parse_network,
@@ -355,7 +357,15 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         Option(
             "environ",
             "environ",
-            Several(Checked("NAME=VALUE", "NAME=VALUE", parse_variable, "=".join), None),
+            Several(
+                Checked(
+                    "NAME=VALUE",
+                    f"NAME=VALUE, for {NOT_SET_BY_SERVER}",
+                    parse_environ_variable,
+                    "=".join,
+                ),
+                None,
+            ),
             "put a variable into the environ of each request, as Apache's SetEnv does; "
             "may be given several times",
         ),
@@ -366,7 +376,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "maximum-requests",
             "maximum_requests",
             _COUNT,
-            "replace a process after N requests; 0: never",
+            "replace a process after about N requests: it goes on until its successor serves; "
+            "0: never",
             daemon=_COUNT,
         ),
         Option(

@@ -44,7 +44,13 @@ from headway.server.config.configuration import (
     mount,
     refuse,
 )
-from headway.server.config.option_types import Several, parse_application_group, parse_url_path
+from headway.server.config.option_types import (
+    NOT_SET_BY_SERVER,
+    Several,
+    is_set_by_server,
+    parse_application_group,
+    parse_url_path,
+)
 from headway.server.config.options import APP, GROUP_OPTIONS, SERVER_OPTIONS, Option
 
 GROUPS = "process-group"
@@ -194,6 +200,8 @@ class _Reader:
             for name, each in self._table(path, node).items():
                 if not name or "=" in name or "\0" in name:
                     raise refuse(self._place(each), path, repr(name), "a name without =")
+                if option.name == "environ" and is_set_by_server(name):
+                    raise refuse(self._place(each), path, repr(name), NOT_SET_BY_SERVER)
                 if not isinstance(each.value, str) or "\0" in each.value:
                     raise refuse(self._place(each), f"{path}.{name}", cut(each.text), "a string")
                 variables[name] = Value(each.value, self._place(each))

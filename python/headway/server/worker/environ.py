@@ -24,9 +24,14 @@ def template(about: Mapping[str, object]) -> dict[str, object]:
         "SERVER_SOFTWARE": _native.SERVER_SOFTWARE,
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
+        "wsgi.url_scheme": "https" if _says_https(about) else "http",
         "wsgi.errors": sys.stderr if sys.stderr is not None else open(os.devnull, "w"),
         "wsgi.run_once": False,
         # Not in PEP 3333: `wsgi.input` ends with the body, chunked or not.
         "wsgi.input_terminated": True,
     }
+
+
+def _says_https(about: Mapping[str, object]) -> bool:
+    """As in mod_wsgi, HTTPS in the configuration tells the scheme, for a proxy that speaks TLS."""
+    return str(about.get("HTTPS", "")).lower() in ("on", "1")

@@ -9,6 +9,7 @@ from headway.errors import CommandError
 from headway.server.config.apache.hosts import Host
 from headway.server.config.apache.syntax import Directive
 from headway.server.config.configuration import Value
+from headway.server.config.option_types import is_set_by_server
 
 KEYS = ("setenv", "passenv", "unsetenv")
 
@@ -56,14 +57,24 @@ def _apply(directive: Directive, variables: dict[str, Value], warnings: list[str
     if directive.key == "setenv":
         if len(words) > 2:
             raise directive.refuse(directive.text, "NAME, and a value in quotes if it has spaces")
-        variables[words[0]] = Value("".join(words[1:]), directive.place)
+        if is_set_by_server(words[0]):
+            warnings.append(_overwritten(directive, words[0]))
+        else:
+            variables[words[0]] = Value("".join(words[1:]), directive.place)
         return
     for name in words:
         if directive.key == "unsetenv":
             variables.pop(name, None)
+        elif is_set_by_server(name):
+            warnings.append(_overwritten(directive, name))
         elif name in os.environ:
             variables[name] = Value(os.environ[name], directive.place)
         else:
             warnings.append(
                 f"{directive.place}: PassEnv: {name} is not in the environment of headway serve"
             )
+
+
+def _overwritten(directive: Directive, name: str) -> str:
+    """httpd overwrites these variables too."""
+    return f"{directive.place}: {directive.name} {name} has no effect: the server sets it itself"
