@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from configured import refusal_of, resolution_of
 from launch import run_main
 from served import APPS, TIMEOUT_S, read_response
 
@@ -214,7 +215,7 @@ def test_a_daemon_has_the_defaults_of_mod_wsgi(conf: Path) -> None:
             deadlock_timeout_s=300,
             graceful_timeout_s=15,
             shutdown_timeout_s=5,
-            http=HttpLimits(max_body_bytes=2**30),
+            http=HttpLimits(max_body_bytes=2**30, normalize_path=True),
         ),
     )
     assert resolution.groups[0].values["threads"].origin == "mod_wsgi's default"
@@ -272,7 +273,7 @@ def test_every_option_of_a_daemon_is_taken(conf: Path) -> None:
         cpu_priority=-3,
         memory_limit_bytes=13,
         virtual_memory_limit_bytes=14,
-        http=HttpLimits(write_timeout_s=15, max_body_bytes=2**30),
+        http=HttpLimits(write_timeout_s=15, max_body_bytes=2**30, normalize_path=True),
     )
 
 
@@ -416,7 +417,42 @@ def test_hosts_and_addresses_become_groups(conf: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("WSGIScriptAlias / /a", "FILE: found nothing to serve; allowed: Listen, and"),
+        (
+            "WSGIScriptAlias / /a",
+            "FILE: nothing to serve: found no Listen, which Debian has in ports.conf; allowed: --",
+        ),
+        (
+            "Listen 80\nTimeout 5",
+            "FILE: nothing to serve: found no WSGIScriptAlias; allowed: a WSGIScriptAlias that is",
+        ),
+        (
+            "Listen 80\n<Macro Site $name>\nWSGIScriptAlias / /srv/$name.wsgi\n</Macro>\n"
+            "Use Site shop",
+            "FILE: nothing to serve: found no WSGIScriptAlias, but <Macro> (FILE:2), Use (FILE:5), "
+            "which headway serve does not follow; allowed: a WSGIScriptAlias",
+        ),
+        (
+            "Listen 80\n<VirtualHost *:81>\nWSGIScriptAlias / /a\n</VirtualHost>",
+            "FILE: nothing to serve: found no Listen for WSGIScriptAlias (FILE:3); allowed: a Lis",
+        ),
+        (
+            "Listen 80\nWSGIScriptAlias /w/ /a",
+            "found /w/ /a; allowed: both without a slash at the ",
+        ),
+        (
+            "Listen 80\nWSGIScriptAlias /w /a/",
+            "found /w /a/; allowed: both without a slash at the ",
+        ),
+        ("Listen 80\nWSGIScriptAlias /w/ /a/", "found /w/ /a/; allowed: both without a slash at t"),
+        ("Listen 80\nWSGIScriptAlias // /a", "found // /a; allowed: both without a slash at the e"),
+        (
+            "Listen 80\nWSGIScriptAlias / /usr/",
+            "found /usr/; allowed: a script file, since httpd f",
+        ),
+        (
+            "Listen 80\nWSGIScriptAlias /w /usr",
+            "found /usr; allowed: a script file, since httpd fi",
+        ),
         ("Listen x", "FILE:1: Listen: found x; allowed: [ADDRESS:]PORT"),
         (
             "Listen 80\nWSGIScriptAlias / /a process-group=b",
@@ -648,6 +684,7 @@ def test_directives_of_httpd_become_limits(conf: Path) -> None:
         max_fields=10_000,
         max_head_bytes=100_000,
         max_body_bytes=1000,
+        normalize_path=True,
     )
     assert (group.access_log, group.access_log_path) == ("common", f"{folder}/logs/a")
     assert group.listen_backlog == 200
@@ -701,6 +738,63 @@ def test_variables_of_the_server_keep_their_values(
         "FILE:3: SetEnv SCRIPT_NAME has no effect: the server sets it itself",
         "FILE:4: PassEnv REMOTE_ADDR has no effect: the server sets it itself",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "normalizes"),
+    [
+        ("", True),
+        ("AllowEncodedSlashes Off\nMergeSlashes ON\n", True),
+        ("AllowEncodedSlashes On\n", False),
+        ("AllowEncodedSlashes NoDecode\n", False),
+        ("MergeSlashes Off\n", False),
+    ],
+)
+def test_paths_are_normalized_unless_slashes_are_to_stay(
+    conf: Path, text: str, normalizes: bool
+) -> None:
+    resolution = read(conf, EMBEDDED + text)
+    assert resolution.settings.groups[0].http.normalize_path is normalizes
+    kept = [each for each in resolution.warnings if "as clients send them" in each]
+    assert len(kept) == (not normalizes)
+
+
+def test_a_slash_at_the_end_of_the_script_of_the_root(conf: Path) -> None:
+    group = group_of(conf, "Listen 127.0.0.1:0\nWSGIScriptAlias / /srv/shop.wsgi/\n")
+    assert group.mounts == (Mount("", "/srv/shop.wsgi", RESOURCE),)
+
+
+HOST = "<VirtualHost *:{port}>\n{text}\n</VirtualHost>\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HOST.format(port=80, text="WSGIScriptAlias / /srv/shop.wsgi"),
+        "WSGIScriptAlias / /srv/shop.wsgi",
+        "<VirtualHost *>\nWSGIScriptAlias / /srv/shop.wsgi\n</VirtualHost>\n",
+        "<VirtualHost 127.0.0.1:80>\nWSGIScriptAlias / /srv/shop.wsgi\n</VirtualHost>\n",
+        "<VirtualHost [::1]:80>\nWSGIScriptAlias / /srv/shop.wsgi\n</VirtualHost>\n",
+        HOST.format(port=80, text="ServerName a")
+        + HOST.format(port=443, text="WSGIScriptAlias / /srv/shop.wsgi"),
+    ],
+)
+def test_bind_stands_in_for_listen(conf: Path, text: str) -> None:
+    conf.write_text(text)
+    done = run_main("serve", "--check", "--config", conf)
+    assert "found no Listen, which Debian has in ports.conf; allowed: --bind" in done.stderr
+    (group,) = resolution_of("--config", str(conf), "--bind", "127.0.0.1:8123").settings.groups
+    assert [str(bind) for bind in group.binds] == ["127.0.0.1:8123"]
+    assert [(each.path, each.application) for each in group.mounts] == [("", "/srv/shop.wsgi")]
+
+
+def test_bind_chooses_no_virtual_host(conf: Path) -> None:
+    conf.write_text(
+        HOST.format(port=80, text="WSGIScriptAlias / /srv/a.wsgi")
+        + HOST.format(port=81, text="WSGIScriptAlias / /srv/b.wsgi")
+    )
+    said = refusal_of(lambda: resolution_of("--config", str(conf), "--bind", "127.0.0.1:8123"))
+    assert f"{conf}:4: VirtualHost: found process group default with other applications" in said
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from served import TIMEOUT_S, Served, read_response, read_to_end, status_of
@@ -241,3 +242,29 @@ def test_uploads_to_a_full_disk() -> None:
             assert (response.headers.get("connection") == "close") == (size > 1_000_000)
         server.wait_for(r"OSError: \[Errno 27\]")
         assert server.request("POST", "/", b"x").body == b"1"
+
+
+NORMALIZED = {
+    "/x/../sub//a/.": "/sub /a/",
+    "/%2e/sub": "/sub ",
+    "/subs/..b": " /subs/..b",
+    "/../sub": 400,
+    "/sub/%4": 400,
+    "/sub%2Fa": 404,
+    "/sub/a%00": 404,
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--application-group", "shop")])
+def test_a_normalized_path_chooses_the_mount(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "paths.py").write_text(
+        "def app(environ, start_response):\n"
+        "    start_response('200 OK', [('Content-Type', 'text/plain')])\n"
+        '    return [f\'{environ["SCRIPT_NAME"]} {environ["PATH_INFO"]}\'.encode()]\n'
+    )
+    mounts = ("--mount", "/sub=paths:app", "--normalize-path", "--app-dir", str(tmp_path))
+    with Served("paths:app", *mounts, *options) as server:
+        for target, found in NORMALIZED.items():
+            response = server.get(target)
+            answer = response.body.decode() if response.status == 200 else response.status
+            assert answer == found, target

@@ -171,13 +171,14 @@ def read_configuration(
     name = arguments.config
     if not start_directory.is_current(folder):
         name = os.path.join(folder, name)
-    draft = _read_file(name, files or ConfigurationFiles(), accepted)
+    has_bind = bool(flags.groups[0].binds)
+    draft = _read_file(name, files or ConfigurationFiles(), accepted, has_bind)
     return resolve(put_over(flags, draft, name), passed)
 
 
-def _read_file(path: str, files: ConfigurationFiles, accepted: list[str]) -> Draft:
+def _read_file(path: str, files: ConfigurationFiles, accepted: list[str], has_bind: bool) -> Draft:
     if path.endswith(".conf"):
-        return read_apache(path, files, accepted)
+        return read_apache(path, files, accepted, has_bind=has_bind)
     try:
         text = files.read(path)
     except OSError as error:
@@ -188,7 +189,7 @@ def _read_file(path: str, files: ConfigurationFiles, accepted: list[str]) -> Dra
             f"--config {path}: byte {error.start} is not UTF-8", exit_code=2
         ) from None
     if not is_toml(path, text):
-        return read_apache(path, files, accepted)
+        return read_apache(path, files, accepted, has_bind=has_bind)
     if accepted:
         raise _without_apache_file(accepted)
     return read_toml(path, text)

@@ -24,6 +24,9 @@ class HttpLimits:
     max_head_bytes: int = 65_536
     max_fields: int = 100
     max_body_bytes: int = 0
+    # As httpd does: resolve dot segments and `//` in URL paths, and refuse paths above the root,
+    # invalid escapes, %2F and %00.
+    normalize_path: bool = False
     # Open connections of one worker process; more wait in the listen queue.
     max_connections: int = 65_536
     # The time from the first byte of a request to the end of its head.

@@ -82,6 +82,7 @@ pub unsafe fn pool_settings(
             max_head_bytes: number(c"max_head_bytes")? as usize,
             max_fields: number(c"max_fields")? as usize,
             max_body_bytes: number(c"max_body_bytes")? as u64,
+            normalizes_path: number(c"normalizes_path")? != 0,
         },
         reported: number(c"reported")? != 0,
         process_limits: ProcessLimits {

@@ -7,6 +7,7 @@
 
 use super::framing::{Framing, FramingFields};
 use super::limits::Limits;
+use super::path::check_path;
 use super::rejection::Rejection;
 use super::target::{check_host, check_target};
 use std::mem::MaybeUninit;
@@ -54,11 +55,15 @@ impl Head {
     fn parse_known(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Rejection> {
         if limits.max_fields <= FIELDS_ON_STACK {
             let mut storage = [const { MaybeUninit::uninit() }; FIELDS_ON_STACK];
-            self.parse_into(bytes, &mut storage[..limits.max_fields])
+            self.parse_into(bytes, &mut storage[..limits.max_fields])?;
         } else {
             // No field is shorter than `a:` and its line end.
             let fields = limits.max_fields.min(bytes.len() / 4);
-            self.parse_into(bytes, Vec::with_capacity(fields).spare_capacity_mut())
+            self.parse_into(bytes, Vec::with_capacity(fields).spare_capacity_mut())?;
+        }
+        match limits.normalizes_path {
+            true => check_path(&bytes[self.target.clone()]),
+            false => Ok(()),
         }
     }
 

@@ -5,7 +5,7 @@
 /// (RFC 9112 section 3).
 pub const MAX_METHOD_BYTES: usize = 32;
 
-/// Counts and sizes that are checked while a request arrives.
+/// Counts, sizes and forms that are checked while a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The request target, as the client sent it.
@@ -15,6 +15,8 @@ pub struct Limits {
     pub max_fields: usize,
     /// The body without its transfer coding; 0 means no limit.
     pub max_body_bytes: u64,
+    /// The path of a target is normalized as httpd does it: see `path`.
+    pub normalizes_path: bool,
 }
 
 impl Default for Limits {
@@ -26,6 +28,7 @@ impl Default for Limits {
             max_head_bytes: 65_536,
             max_fields: 100,
             max_body_bytes: 0,
+            normalizes_path: false,
         }
     }
 }

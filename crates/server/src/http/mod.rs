@@ -7,8 +7,9 @@
 //! 3. A request that could be read in two ways (smuggling, RFC 9112 section 11.2) is rejected.
 //!
 //! `connection` is the entry point. Below it, `limits`, `head_end`, `head`, `framing` and `body`
-//! parse a request, in this order; `forwarding` reads the fields that proxies add. `response` and
-//! `response_body` write the response, and `rejection` names every reason to reject a request.
+//! parse a request, in this order; `forwarding` reads the fields that proxies add, and `path`
+//! decodes the path of a target. `response` and `response_body` write the response, and `rejection`
+//! names every reason to reject a request.
 
 pub mod body;
 mod chunk_extension;
@@ -20,6 +21,7 @@ pub mod head;
 mod head_end;
 pub mod limits;
 mod octets;
+pub mod path;
 mod receive_buffer;
 pub mod rejection;
 pub mod response;

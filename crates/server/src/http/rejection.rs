@@ -10,6 +10,10 @@ pub enum Rejection {
     RequestLine,
     LineEnd,
     Target,
+    /// An escape without two digits, or a path above the root.
+    Path,
+    /// A path with an escaped slash or NUL, which names nothing.
+    EscapedPath,
     Field,
     MissingHost,
     RepeatedHost,
@@ -44,6 +48,7 @@ impl Rejection {
     /// Returns the code and the reason of the status line (RFC 9110 section 15).
     pub fn status(self) -> &'static [u8] {
         match self {
+            Self::EscapedPath => b"404 Not Found",
             Self::RequestTimeout => b"408 Request Timeout",
             Self::BodyTooLarge => b"413 Content Too Large",
             Self::TargetTooLong => b"414 URI Too Long",
@@ -65,6 +70,8 @@ impl Rejection {
             Self::RequestLine => "The request line is not `method target HTTP/1.x`.",
             Self::LineEnd => "A line of the head ends with LF alone; it must end with CR LF.",
             Self::Target => "The request target is neither a path nor an http URL.",
+            Self::Path => "The path leads above the root, or has a % without two digits.",
+            Self::EscapedPath => "The path has an escaped slash or NUL (%2F, %00).",
             Self::Field => "A header field is not `name: value` in allowed characters.",
             Self::MissingHost => "An HTTP/1.1 request needs a Host field.",
             Self::RepeatedHost => "A request has at most one Host field.",
@@ -122,6 +129,7 @@ mod tests {
             max_head_bytes: 234,
             max_fields: 345,
             max_body_bytes: 456,
+            ..Limits::default()
         };
         for (rejection, number) in [
             (Rejection::TargetTooLong, "123"),

@@ -5,13 +5,13 @@
 //! always goes to the same slot, so that as many threads run in parallel as there are GILs.
 
 use crate::http::Rejection;
+use crate::http::path::{Target, decode_path};
 use crate::http::response::HopByHopFields;
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
 use crate::limits::inbox::Inbox;
 use crate::limits::stderr::log_to_stderr;
 use crate::request::{Application, RequestContext};
-use crate::wsgi::path::{Target, decode_path};
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_threads::lock::Lock;
@@ -239,18 +239,16 @@ impl ApplicationGroups {
     }
 
     fn route_of(&self, context: &RequestContext) -> Option<&Route> {
-        let (head, bytes) = context.head();
         let mut buffer = Vec::new();
-        let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
+        let path = decoded_path(context, &mut buffer);
         self.routes.iter().find(|route| route.matches(path))
     }
 
     /// Describes the request's application, if slow requests are reported.
     fn describe_path(&self, context: &RequestContext) {
         let Some(mut in_flight) = context.worker_status().describe() else { return };
-        let (head, bytes) = context.head();
         let mut buffer = Vec::new();
-        let path = decode_path(Target::split(&bytes[head.target.clone()]).path, &mut buffer);
+        let path = decoded_path(context, &mut buffer);
         let mount = self.routes.iter().find(|route| route.matches(path));
         let (script_name, path_info) = path.split_at(mount.map_or(0, |route| route.path.len()));
         in_flight.description.script_name.set_path(script_name);
@@ -327,6 +325,13 @@ impl ApplicationGroups {
             thread.forget(slot);
         }
     }
+}
+
+/// The path of a request, as its environ has it: SCRIPT_NAME and PATH_INFO.
+fn decoded_path<'a>(context: &'a RequestContext, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    let (head, bytes) = context.head();
+    let path = Target::split(&bytes[head.target.clone()]).path;
+    decode_path(path, context.limits().normalizes_path, buffer)
 }
 
 impl Application for ApplicationGroups {

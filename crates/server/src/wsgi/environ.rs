@@ -5,10 +5,10 @@
 
 use crate::connection::state::Forwarding;
 use crate::http::Framing;
+use crate::http::path::{Target, decode_path};
 use crate::request::RequestContext;
 use crate::wsgi::fields::Fields;
 use crate::wsgi::origin::OriginKeys;
-use crate::wsgi::path::{Target, decode_path};
 use crate::wsgi::text::{Remembered, set_decimal, set_latin1};
 use headway_python::attached::Attached;
 use headway_python::exception::Exception;
@@ -121,7 +121,7 @@ impl EnvironBuilder {
         let request_uri = Object::from_latin1(py, target)?;
         environ.set_item(self.request_uri.get(py), &request_uri)?;
         let Target { host, path, query } = Target::split(target);
-        let path_info = decode_path(path, &mut self.path);
+        let path_info = decode_path(path, context.limits().normalizes_path, &mut self.path);
         if path_info == target {
             environ.set_item(self.path_info.get(py), &request_uri)?;
         } else {

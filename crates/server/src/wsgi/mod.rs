@@ -6,7 +6,7 @@
 //!
 //! - [`adapter`]: one application; runs its requests.
 //! - [`environ`]: builds the environ, with [`fields`] (header fields), [`origin`] (TLS and
-//!   proxies), [`path`] (the target) and [`text`] (its values).
+//!   proxies) and [`text`] (its values).
 //! - [`call`]: calls the application and delivers its iterable.
 //! - [`handle`]: the object that lends the request to [`input`] and [`start_response`].
 //! - [`block`], [`detach`]: blocks of a body; sends without the GIL.
@@ -25,7 +25,6 @@ mod handle;
 mod input;
 pub mod interruption;
 mod origin;
-pub mod path;
 pub mod route;
 mod start_response;
 mod text;

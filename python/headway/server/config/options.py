@@ -459,6 +459,13 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "answer 413 to a request whose body is longer; 0: no limit",
         ),
         Option(
+            "normalize-path",
+            "http.normalize_path",
+            Switch(True),
+            "as Apache does, resolve ., .. and // in URL paths, answer 400 to a path above the "
+            "root and to an invalid escape, and 404 to %%2F and %%00",
+        ),
+        Option(
             "max-connections",
             "http.max_connections",
             Whole(1, 2**20),

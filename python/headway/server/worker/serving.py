@@ -114,6 +114,7 @@ class Server:
                 "max_head_bytes": http.max_head_bytes,
                 "max_fields": http.max_fields,
                 "max_body_bytes": http.max_body_bytes,
+                "normalizes_path": http.normalize_path,
                 "head_timeout_ns": to_ns(http.head_timeout_s),
                 "body_timeout_ns": to_ns(http.body_timeout_s),
                 "keep_alive_timeout_ns": to_ns(http.keep_alive_timeout_s),

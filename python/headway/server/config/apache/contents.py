@@ -37,6 +37,7 @@ OF_HOST = {
     *core.CORE,
     *("sslengine", "sslcertificatefile", "sslcertificatekeyfile"),
     *("accessfilename", "customlog", "listen", "servername"),
+    *("allowencodedslashes", "mergeslashes"),
     *("wsgidaemonprocess", "wsgiscriptalias", "wsgipythonhome", "wsgirestrictembedded"),
     *("wsgitrustedproxies", "wsgitrustedproxyheaders", "wsgiimportscript"),
     *TELEMETRY,
@@ -70,6 +71,10 @@ class Contents:
     @property
     def hosts(self) -> tuple[Host, ...]:
         return (self.main, *self.virtual_hosts)
+
+    @property
+    def listens(self) -> list[Directive]:
+        return [each for each in self.main.directives if each.key == "listen"]
 
     def script_handlers(self) -> Iterator[Directive]:
         """The directives that make scripts of files without an alias."""
@@ -130,7 +135,8 @@ def _sort(
         if "${" in directive.text and (directive.children is not None or _is_followed(key)):
             raise directive.refuse(
                 directive.text,
-                "a variable that Define or the environment sets, since httpd may know it",
+                "a variable that Define or the environment sets, since httpd may know it; Debian's "
+                "are in /etc/apache2/envvars",
             )
         if key in SERVER_ONLY and host is not contents.main:
             raise directive.refuse("it in <VirtualHost>", "at server scope alone")

@@ -21,7 +21,7 @@ from headway.server.config.apache.hosts import Host
 from headway.server.config.apache.interpreters import parse_word
 from headway.server.config.apache.other_directives import INSTEAD
 from headway.server.config.apache.request_variables import read_variables
-from headway.server.config.apache.syntax import Directive
+from headway.server.config.apache.syntax import Directive, list_by_name, places
 from headway.server.config.apache.telemetry import read_telemetry
 from headway.server.config.apache.unenforced import check_unenforced
 from headway.server.config.apache.warnings import remarks
@@ -43,21 +43,20 @@ _LIMITS = {"max-target-size", "max-fields", "max-head-size"}
 
 
 def read_apache(
-    path: str, files: ConfigurationFiles | None = None, accepted: Sequence[str] = ()
+    path: str,
+    files: ConfigurationFiles | None = None,
+    accepted: Sequence[str] = (),
+    *,
+    has_bind: bool = False,
 ) -> Draft:
     """The draft of the file and its includes. `accepted` names the directives that need not be
-    enforced. Raises `CommandError` with exit code 2."""
+    enforced. With `has_bind`, other addresses take the place of the file's. Raises `CommandError`
+    with exit code 2."""
     contents = read_contents(path, files or ConfigurationFiles())
     telemetry = read_telemetry(contents.main.directives)
-    groups = find_groups(contents)
+    groups = find_groups(contents, has_bind)
     if not groups:
-        for handler in contents.script_handlers():
-            raise handler.refuse(handler.text, INSTEAD[handler.key])
-        raise CommandError(
-            f"{path}: found nothing to serve; allowed: Listen, and a WSGIScriptAlias that is "
-            "reached there",
-            exit_code=2,
-        )
+        raise _refuse_nothing(contents)
     unenforced = list(check_unenforced(contents, groups, accepted))
     draft = Draft([_group_draft(contents, group) for group in groups])
     draft.server |= telemetry
@@ -65,6 +64,33 @@ def read_apache(
     # A host is read once for each of its addresses, so a warning may occur several times.
     draft.warnings = list(dict.fromkeys(said))
     return draft
+
+
+def _refuse_nothing(contents: Contents) -> CommandError:
+    """The reason why there is nothing to serve."""
+    for handler in contents.script_handlers():
+        return handler.refuse(handler.text, INSTEAD[handler.key])
+    aliases = [
+        directive
+        for host in contents.hosts
+        for directive in host.directives
+        if directive.key == "wsgiscriptalias"
+    ]
+    if not aliases:
+        others = [scoped.directive for host in contents.hosts for scoped in host.unfollowed]
+        unfollowed = list_by_name((each.shown, each) for each in others)
+        found = "no WSGIScriptAlias"
+        found += f", but {unfollowed}, which headway serve does not follow" if others else ""
+        allowed = "a WSGIScriptAlias that is reached by a Listen"
+    elif not contents.listens:
+        found = "no Listen, which Debian has in ports.conf"
+        allowed = "--bind ADDRESS in its place, or the file that includes both"
+    else:
+        found = f"no Listen for WSGIScriptAlias ({places(aliases)})"
+        allowed = "a Listen with the address and the port of its virtual host"
+    return CommandError(
+        f"{contents.path}: nothing to serve: found {found}; allowed: {allowed}", exit_code=2
+    )
 
 
 def _group_draft(contents: Contents, group: Group) -> GroupDraft:
@@ -81,6 +107,7 @@ def _group_draft(contents: Contents, group: Group) -> GroupDraft:
         )
     given = _values_of_hosts(contents, group)
     given["max-body-size"] = read_body_limit(contents, group).value
+    given["normalize-path"] = _normalize_path(contents, group)
     if group.tls is not None:
         given["tls-certificate"], given["tls-key"] = group.tls
     if daemon is not None:
@@ -91,6 +118,21 @@ def _group_draft(contents: Contents, group: Group) -> GroupDraft:
     draft.given = given
     _add_python(contents, group, daemon, given)
     return draft
+
+
+def _normalize_path(contents: Contents, group: Group) -> Value:
+    """httpd normalizes paths before it looks for an alias. If a directive keeps slashes as the
+    client sends them, Headway keeps the whole path."""
+    for host in (contents.main, *group.hosts):
+        for directive in host.directives:
+            usual = {"allowencodedslashes": "off", "mergeslashes": "on"}.get(directive.key)
+            if usual is not None and directive.text.lower() != usual:
+                contents.warnings.append(
+                    f"{directive.place}: {directive.name} {directive.text}: URL paths reach the "
+                    "application as clients send them, with .. and // in them"
+                )
+                return Value(False, directive.place)
+    return Value(True, "as httpd does")
 
 
 def _values_of_hosts(contents: Contents, group: Group) -> dict[str, Value]:

@@ -38,12 +38,11 @@ class Group:
         return self.name or DEFAULT_GROUP
 
 
-def find_groups(contents: Contents) -> list[Group]:
-    """The groups that serve something, in the order of their first Listen."""
+def find_groups(contents: Contents, has_bind: bool) -> list[Group]:
+    """The groups that serve something, in the order of their first Listen. With `has_bind`, the
+    addresses come from elsewhere, and a file without Listen listens where its virtual hosts are."""
     groups: dict[str, Group] = {}
-    for listen in contents.main.directives:
-        if listen.key != "listen":
-            continue
+    for listen in contents.listens or (_implied_listens(contents) if has_bind else []):
         address = _address(listen)
         hosts = _hosts_at(contents, address)
         aliases = _aliases_at(contents, listen, hosts)
@@ -76,6 +75,20 @@ def find_groups(contents: Contents) -> list[Group]:
         group.binds.append(Value(address, listen.place))
         group.hosts += [host for host in hosts if host not in group.hosts]
     return list(groups.values())
+
+
+def _implied_listens(contents: Contents) -> list[Directive]:
+    """A Listen for each address of a virtual host, or for port 80 if there are none."""
+    found: dict[str, Directive] = {}
+    for host in contents.virtual_hosts:
+        section = host.section
+        assert section is not None, "a virtual host has a section"
+        for word in section.words:
+            port = word.rpartition(":")[2] if re.search(r":\d+\Z", word, re.ASCII) else "80"
+            address = re.sub(r":(\d+|\*)\Z", "", word)
+            text = port if address.lower() in ("*", "_default_") else f"{address}:{port}"
+            found.setdefault(text, Directive(section.name, text, section.file, section.line))
+    return list(found.values()) or [Directive("Listen", "80", contents.path, 1)]
 
 
 def _scripts(aliases: dict[str, Alias]) -> dict[str, tuple[str, str]]:

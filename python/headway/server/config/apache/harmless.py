@@ -34,14 +34,14 @@ _LOGS = """
 _FILES = """
     addalt addaltbyencoding addaltbytype addcharset adddefaultcharset adddescription addencoding
     addicon addiconbyencoding addiconbytype addlanguage addmoduleinfo addtype
-    allowencodedslashes cachedirlength cachedirlevels cachedisable cachenegotiateddocs cacheroot
+    cachedirlength cachedirlevels cachedisable cachenegotiateddocs cacheroot
     cgiscripttimeout checkbasenamematch checkcaseonly checkspelling contentdigest davlockdb
     defaulticon defaultlanguage defaulttype directorycheckhandler directoryindex
     directoryindexredirect directoryslash documentroot errordocument expiresactive expiresbytype
     expiresdefault fallbackresource fancyindexing fileetag forcelanguagepriority headername
     indexheadinsert indexignore indexignorereset indexoptions indexorderdefault indexstylesheet
     languagepriority limitxmlrequestbody maxrangeoverlaps maxrangereversals maxranges
-    mergeslashes mimemagicfile multiviewsmatch proxyhtmlevents proxyhtmllinks qualifyredirecturl
+    mimemagicfile multiviewsmatch proxyhtmlevents proxyhtmllinks qualifyredirecturl
     readmename redirectrelative removecharset removeencoding removehandler removeinputfilter
     removelanguage removeoutputfilter removetype scriptlog scriptlogbuffer scriptloglength
     scriptsock serveradmin serveralias serverpath serversignature servertokens ssiendtag

@@ -102,7 +102,7 @@ def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -
         path = parse_url_path(words[0])
     except ValueError:
         raise directive.refuse(words[0], "a URL path, as /admin") from None
-    script = os.path.join(server_root, words[1])
+    script = _script(directive, os.path.join(server_root, words[1]))
     given = dict(directive.options(2))
     for name, value in given.items():
         if name not in ("process-group", "application-group", "callable-object"):
@@ -143,6 +143,31 @@ def read_alias(directive: Directive, host: Host, main: Host, server_root: str) -
         directive if group is None else group[0],
         host.server_name or main.server_name,
     )
+
+
+def _script(directive: Directive, script: str) -> str:
+    """The script of an alias. As in httpd, a slash at its end does not matter where the URL path is
+    the root.
+
+    httpd replaces the URL path by the script, character by character. With a slash at one end or
+    both, it serves other paths than Headway would, or it finds scripts in a directory.
+    """
+    path = directive.words[0]
+    if path == "/":
+        script = script.rstrip("/")
+    elif path.endswith("/") or script.endswith("/"):
+        raise directive.refuse(
+            f"{path} {directive.words[1]}",
+            "both without a slash at the end, since Headway serves the URL path itself and all "
+            "below it",
+        )
+    if os.path.isdir(script):
+        raise directive.refuse(
+            directive.words[1],
+            "a script file, since httpd finds the scripts of a directory at each request; "
+            "WSGIScriptAlias for each of them",
+        )
+    return script
 
 
 def _name(directive: Directive, text: str) -> str:
