@@ -7,6 +7,7 @@ import os
 import pwd
 import random
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -786,6 +787,115 @@ def test_bind_stands_in_for_listen(conf: Path, text: str) -> None:
     (group,) = resolution_of("--config", str(conf), "--bind", "127.0.0.1:8123").settings.groups
     assert [str(bind) for bind in group.binds] == ["127.0.0.1:8123"]
     assert [(each.path, each.application) for each in group.mounts] == [("", "/srv/shop.wsgi")]
+
+
+# The files of Debian's apache2, without comments, types and languages.
+DEBIAN = {
+    "apache2.conf": """\
+DefaultRuntimeDir ${APACHE_RUN_DIR}
+PidFile ${APACHE_PID_FILE}
+Timeout 300
+KeepAlive On
+MaxKeepAliveRequests 100
+KeepAliveTimeout 5
+User ${APACHE_RUN_USER}
+Group ${APACHE_RUN_GROUP}
+HostnameLookups Off
+ErrorLog ${APACHE_LOG_DIR}/error.log
+LogLevel warn
+IncludeOptional mods-enabled/*.load
+IncludeOptional mods-enabled/*.conf
+Include ports.conf
+<Directory />
+\tOptions FollowSymLinks
+\tAllowOverride None
+\tRequire all denied
+</Directory>
+<Directory /usr/share>
+\tAllowOverride None
+\tRequire all granted
+</Directory>
+<Directory /var/www/>
+\tOptions Indexes FollowSymLinks
+\tAllowOverride None
+\tRequire all granted
+</Directory>
+AccessFileName .htaccess
+<FilesMatch "^\\.ht">
+\tRequire all denied
+</FilesMatch>
+LogFormat "%h %l %u %t \\"%r\\" %>s %O \\"%{Referer}i\\" \\"%{User-Agent}i\\"" combined
+IncludeOptional conf-enabled/*.conf
+IncludeOptional sites-enabled/*.conf
+""",
+    "ports.conf": "Listen 80\n<IfModule ssl_module>\n\tListen 443\n</IfModule>\n",
+    "mods-enabled/alias.conf": 'Alias /icons/ "/usr/share/apache2/icons/"\n',
+    "mods-enabled/status.conf": (
+        "<Location /server-status>\n\tSetHandler server-status\n\tRequire local\n</Location>\n"
+        "ExtendedStatus On\n<IfModule mod_proxy.c>\n\tProxyStatus On\n</IfModule>\n"
+    ),
+    "mods-enabled/modules.load": "".join(
+        f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
+        for name in (
+            *("access_compat", "alias", "auth_basic", "authn_core", "authn_file", "authz_core"),
+            *("authz_host", "authz_user", "autoindex", "deflate", "dir", "env", "filter", "mime"),
+            *("mpm_event", "negotiation", "reqtimeout", "setenvif", "status", "wsgi"),
+        )
+    ),
+    "conf-enabled/security.conf": "ServerTokens OS\nServerSignature On\nTraceEnable Off\n",
+    "conf-enabled/serve-cgi-bin.conf": (
+        "<IfModule mod_alias.c>\n\t<IfModule mod_cgid.c>\n\t\tDefine ENABLE_USR_LIB_CGI_BIN\n"
+        "\t</IfModule>\n\t<IfDefine ENABLE_USR_LIB_CGI_BIN>\n"
+        "\t\tScriptAlias /cgi-bin/ /usr/lib/cgi-bin/\n\t</IfDefine>\n</IfModule>\n"
+    ),
+    "sites-enabled/shop.conf": """\
+<VirtualHost *:80>
+\tServerName shop.example.com
+\tWSGIDaemonProcess shop threads=5
+\tWSGIProcessGroup shop
+\tWSGIScriptAlias / /srv/shop.wsgi
+\t<Directory /srv>
+\t\tRequire all granted
+\t</Directory>
+\tErrorLog ${APACHE_LOG_DIR}/error.log
+\tCustomLog ${APACHE_LOG_DIR}/access.log combined
+</VirtualHost>
+""",
+}
+# Of its `envvars`.
+ENVVARS = {
+    "APACHE_RUN_USER": "nobody",
+    "APACHE_RUN_GROUP": "nogroup",
+    "APACHE_PID_FILE": "/var/run/apache2/apache2.pid",
+    "APACHE_RUN_DIR": "/var/run/apache2",
+    "APACHE_LOG_DIR": "/var/log/apache2",
+}
+
+
+def test_the_whole_configuration_of_debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in DEBIAN.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    conf = ("--config", str(tmp_path / "apache2.conf"))
+    for name in ENVVARS:
+        monkeypatch.delenv(name, raising=False)
+    said = refusal_of(lambda: resolution_of(*conf))
+    assert "User: found ${APACHE_RUN_USER}; allowed: a variable that Define or the " in said
+    assert said.endswith("Debian's are in /etc/apache2/envvars")
+    for name, value in ENVVARS.items():
+        monkeypatch.setenv(name, value)
+    said = refusal_of(lambda: resolution_of(*conf))
+    flags = said.partition("; or, where a proxy enforces it, ")[2]
+    assert flags == (
+        "--accept-unenforced Alias --accept-unenforced 'Location /server-status' "
+        "--accept-unenforced TraceEnable --accept-unenforced 'IfDefine ENABLE_USR_LIB_CGI_BIN'"
+    )
+    resolution = resolution_of(*conf, *shlex.split(flags))
+    (group,) = resolution.settings.groups
+    assert (group.name, [str(bind) for bind in group.binds]) == ("shop", ["0.0.0.0:80"])
+    assert [(each.path, each.application) for each in group.mounts] == [("", "/srv/shop.wsgi")]
+    assert (group.access_log, group.access_log_path) == ("combined", "/var/log/apache2/access.log")
+    assert max(map(len, resolution.warnings)) < 1000, resolution.warnings
 
 
 def test_bind_chooses_no_virtual_host(conf: Path) -> None:
