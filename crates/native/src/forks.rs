@@ -1,9 +1,10 @@
-//! `_native.fork_*`: stops the threads of Headway for a fork. `os.register_at_fork` calls the
+//! `_native.fork_*`: no thread of Headway works during a fork. `os.register_at_fork` calls the
 //! functions; see `headway.meter.forks`.
 //!
-//! The threads stop because a child may inherit their locks, and because CPython 3.12 and later
-//! warn of a fork in a process with several threads. The forking thread keeps the GIL and runs no
-//! Python meanwhile: see `headway_threads`.
+//! Beside other threads of the program the threads of Headway halt (`headway_threads::fork`).
+//! Otherwise they end before the fork and start after it, because CPython 3.12 and later warn of a
+//! fork in a process with several threads. The forking thread keeps the GIL and runs no Python
+//! meanwhile: see `headway_threads`.
 //!
 //! Some CPythons count the threads of the parent after the functions that are registered as
 //! `after_in_parent`, so the threads must not start again before that if the forking thread is the
@@ -36,13 +37,13 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
           \n\
           register() registers fork_ends_in_parent(), and runs no Python.",
     ),
-    function(c"fork_begins", begins, c"fork_begins()\n\nEnds the threads of Headway."),
+    function(c"fork_begins", begins, c"fork_begins()\n\nHalts or ends the threads of Headway."),
     function(
         c"fork_ends_in_parent",
         ends_in_parent,
         c"fork_ends_in_parent()\n\
           \n\
-          Starts them again, at the latest when the caller of os.fork() goes on.",
+          Lets them go on, at the latest when the caller of os.fork() goes on.",
     ),
     function(
         c"fork_ends_in_child",
@@ -70,6 +71,8 @@ struct State {
     /// The calls of `fork_ends_in_parent` that the forks in progress still bring. Several threads
     /// may fork at the same time.
     ends_due: u32,
+    /// Whether the threads were ended.
+    have_ended: bool,
     /// Whether a pending call will start the threads.
     is_pending: bool,
     repeated: u32,
@@ -83,6 +86,7 @@ static STATE: Lock<State> = Lock::new(State {
     registrations: 1,
     must_register: true,
     ends_due: 0,
+    have_ended: false,
     is_pending: false,
     repeated: 0,
     caller: None,
@@ -123,7 +127,13 @@ fn begins<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     }
     let mut state = STATE.lock();
     state.ends_due += state.registrations;
+    // With further threads of the program CPython warns in any case.
+    let must_end = cfg!(Py_3_12) && process_end::threads_of_program() == Some(1);
+    state.have_ended |= must_end;
     fork::wait_for(|| {
+        if !must_end {
+            return fork::close_gate();
+        }
         let reporter = reporting::across_forks();
         reporter.iter().for_each(|reporter| reporter.begin_pause());
         profile::begin_to_stop_sampler();
@@ -142,14 +152,18 @@ fn ends_in_parent<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<
     if state.ends_due > 0 {
         return Ok(Object::none(py));
     }
+    fork::open_gate();
+    if !state.have_ended {
+        return Ok(Object::none(py));
+    }
     state.repeated = 0;
-    // With further threads of the program CPython warns in any case.
-    let is_alone = COUNTS_LATE && process_end::thread_count() == Some(1);
-    if is_alone && (state.is_pending || make_pending_call()) {
+    let is_alone = process_end::threads_of_program() == Some(1);
+    if COUNTS_LATE && is_alone && (state.is_pending || make_pending_call()) {
         state.is_pending = true;
         return Ok(Object::none(py));
     }
     let caller = state.caller.take();
+    state.have_ended = false;
     start_again();
     drop(state);
     drop(caller);
@@ -158,7 +172,7 @@ fn ends_in_parent<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<
 
 fn ends_in_child<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     let mut state = STATE.lock();
-    (state.ends_due, state.is_pending) = (0, false);
+    (state.ends_due, state.have_ended, state.is_pending) = (0, false, false);
     let caller = state.caller.take();
     if reporting::begin_in_child() {
         profile::begin_reported(py);
@@ -195,6 +209,7 @@ extern "C" fn start_after_fork(_: *mut c_void) -> c_int {
         let caller = state.caller.take();
         // Another thread may be about to fork.
         if state.ends_due == 0 {
+            state.have_ended = false;
             start_again();
         }
         drop(state);

@@ -60,8 +60,7 @@ fn start_sampler() {
         sampler::begin();
         // Without a thread, stacks are read at drops alone.
         let started = internal_thread::spawn("headway-stacks", sampler::run);
-        // The handle of a parent's thread must not be dropped either: that would detach it.
-        std::mem::forget(std::mem::replace(&mut *thread, started.ok().map(|it| (pid, it))));
+        *thread = started.ok().map(|it| (pid, it));
     }
 }
 

@@ -16,6 +16,7 @@ use super::source::{RequestCounts, Source, Tick};
 use headway_measure::clock::{now_ns, wall_s};
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::{id, kind};
+use headway_threads::fork;
 use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;
 use headway_threads::process_end::ProcessEnd;
@@ -144,7 +145,8 @@ impl Reporter {
         }
         self.is_over.store(true, SeqCst);
         self.pause();
-        internal_thread::survive("the report of the end", || self.shared.end(ending));
+        let end = || fork::work(|| self.shared.end(ending));
+        internal_thread::survive("the report of the end", end);
     }
 
     /// The argument for `wake_for_signal`, in the handler of a signal that ends the process.
@@ -230,10 +232,10 @@ impl Shared {
     fn run(&self) {
         // The interval begins at the last tick, not at the start of this thread, because a program
         // may fork frequently.
-        let mut due = self.encoder.lock().last_tick + self.interval;
+        let mut due = fork::work(|| self.encoder.lock().last_tick) + self.interval;
         let mut end = ProcessEnd::watch();
         while self.looks_until(due, &mut end) {
-            self.tick(&mut self.encoder.lock());
+            fork::work(|| self.tick(&mut self.encoder.lock()));
             // A tick that is late, because the machine slept or was busy, is not repeated.
             due = (due + self.interval).max(Instant::now());
         }
@@ -242,18 +244,22 @@ impl Shared {
     /// Calls `look` of the sources until a tick is due. Returns false if the thread must end.
     fn looks_until(&self, due: Instant, end: &mut ProcessEnd) -> bool {
         loop {
-            let often = self.sources.lock().iter().filter_map(|source| source.look_every()).min();
+            let often = fork::work(|| {
+                self.sources.lock().iter().filter_map(|source| source.look_every()).min()
+            });
             let next = often.map_or(due, |often| due.min(Instant::now() + often));
             match self.waker.wait_until(next, end) {
                 None => {}
                 Some(Woken::Over) => return false,
                 Some(Woken::BySignal) => {
-                    self.end(&Ending { reason: "shutdown_signal".into(), ..Ending::default() });
+                    let reason = "shutdown_signal".into();
+                    fork::work(|| self.end(&Ending { reason, ..Ending::default() }));
                     return false;
                 }
                 Some(Woken::ProcessEnd) => {
                     let detail = "the last thread of the program has ended".into();
-                    self.end(&Ending { reason: "unknown".into(), detail, graceful: true });
+                    let reason = "unknown".into();
+                    fork::work(|| self.end(&Ending { reason, detail, graceful: true }));
                     return false;
                 }
             }
@@ -261,7 +267,7 @@ impl Shared {
                 return true;
             }
             // The lock is held meanwhile. A thread that adds a source does not hold the GIL.
-            self.sources.lock().iter().for_each(|source| source.look());
+            fork::work(|| self.sources.lock().iter().for_each(|source| source.look()));
         }
     }
 

@@ -2,6 +2,7 @@
 //! small, and a panic ends its thread's work, not the program.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -20,7 +21,8 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 /// A thread of Headway. Dropping it lets the thread run on.
 #[derive(Debug)]
 pub struct InternalThread {
-    handle: JoinHandle<()>,
+    handle: ManuallyDrop<JoinHandle<()>>,
+    pid: u32,
     /// 0 until the thread runs. Written by the thread, read by the one that joins it, which orders
     /// the two; relaxed.
     native_id: Arc<AtomicI32>,
@@ -34,14 +36,16 @@ pub fn spawn(
     fork::follow();
     let native_id = Arc::new(AtomicI32::new(0));
     let own_id = Arc::clone(&native_id);
+    let mut counted = Counted::start();
     let _blocked = SignalsBlocked::begin();
     let handle = Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(move || {
-        let _counted = Counted::begin();
+        counted.begin();
         // SAFETY: no preconditions.
         own_id.store(unsafe { libc::gettid() }, Relaxed);
         survive(name, work);
+        drop(counted);
     })?;
-    Ok(InternalThread { handle, native_id })
+    Ok(InternalThread { handle: ManuallyDrop::new(handle), pid: std::process::id(), native_id })
 }
 
 impl InternalThread {
@@ -52,10 +56,12 @@ impl InternalThread {
     /// Waits until the thread has ended and the kernel has removed it. The kernel wakes a thread
     /// that joins another one a moment earlier, and CPython warns of a fork while the kernel counts
     /// a second thread.
-    pub fn join(self) {
+    pub fn join(mut self) {
         const REMOVAL_LIMIT: Duration = Duration::from_millis(20);
         // `survive` has caught a panic.
-        let _ = self.handle.join();
+        // SAFETY: the handle is not used again: the thread belongs to another process for `drop`.
+        let _ = unsafe { ManuallyDrop::take(&mut self.handle) }.join();
+        self.pid = 0;
         let native_id = self.native_id.load(Relaxed);
         let began = Instant::now();
         // SAFETY: signal 0 is not sent; the thread's ID cannot belong to another process.
@@ -63,6 +69,16 @@ impl InternalThread {
             && began.elapsed() < REMOVAL_LIMIT
         {
             yield_now();
+        }
+    }
+}
+
+impl Drop for InternalThread {
+    fn drop(&mut self) {
+        // A forked child has no such thread, which must not be detached there.
+        if self.pid == std::process::id() {
+            // SAFETY: the handle is not used again.
+            unsafe { ManuallyDrop::drop(&mut self.handle) }
         }
     }
 }

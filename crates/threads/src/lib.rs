@@ -4,7 +4,7 @@
 //! calls `std::thread` (`tests/test_threads.py`). `lock` is their mutex, `waker` ends a wait (`wakes`).
 //! `process_end` ends the process if no other thread is left.
 //!
-//! `fork`: a thread that forks stops the reporter and the sampler first and joins them, *with the
+//! `fork`: a thread that forks first waits until the reporter and the sampler halt or end, *with the
 //! GIL*: without it each fork would wait for the GIL several times, and signal handlers would run
 //! in between. Therefore neither of the two ever waits for the GIL, nor for a lock whose holder may
 //! wait for the GIL. The locks that they take:

@@ -18,6 +18,9 @@ const FIRST_LOOK: Duration = Duration::from_micros(500);
 /// and after its end the kernel counts more threads than this, never fewer. Read by those that look
 /// for the end. `SeqCst` here and below: threads begin and end rarely.
 static INTERNAL_THREADS: AtomicU32 = AtomicU32::new(0);
+/// The same, with those that have been started and do not run yet. Written by the threads that start
+/// one too, read by threads that fork.
+static STARTED_THREADS: AtomicU32 = AtomicU32::new(0);
 /// Whether the main thread has ended. Written by that thread, read by threads that end.
 static MAIN_HAS_ENDED: AtomicBool = AtomicBool::new(false);
 /// The number of threads that have ended since then, with the main thread. Written by these
@@ -27,19 +30,31 @@ static ENDS: AtomicU32 = AtomicU32::new(0);
 /// others.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Counts the calling thread as one of Headway's until it is dropped.
-pub(crate) struct Counted(());
+/// Counts a thread of Headway until it is dropped: by that thread, or without having begun.
+pub(crate) struct Counted {
+    has_begun: bool,
+}
 
 impl Counted {
-    pub(crate) fn begin() -> Self {
+    /// Before the thread is started.
+    pub(crate) fn start() -> Self {
+        STARTED_THREADS.fetch_add(1, SeqCst);
+        Self { has_begun: false }
+    }
+
+    /// In the thread.
+    pub(crate) fn begin(&mut self) {
         INTERNAL_THREADS.fetch_add(1, SeqCst);
-        Self(())
+        self.has_begun = true;
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        INTERNAL_THREADS.fetch_sub(1, SeqCst);
+        if self.has_begun {
+            INTERNAL_THREADS.fetch_sub(1, SeqCst);
+        }
+        STARTED_THREADS.fetch_sub(1, SeqCst);
     }
 }
 
@@ -60,13 +75,15 @@ pub fn note_end_of_thread() -> bool {
 
 pub(crate) fn forget_threads() {
     INTERNAL_THREADS.store(0, SeqCst);
+    STARTED_THREADS.store(0, SeqCst);
     MAIN_HAS_ENDED.store(false, SeqCst);
     IS_OVER.store(false, SeqCst);
 }
 
-/// The number of threads in this process, as the kernel counts them. `None` without /proc.
-pub fn thread_count() -> Option<u32> {
-    main_thread_and_count().map(|(_, threads)| threads)
+/// The number of the program's threads in this process. `None` without /proc.
+pub fn threads_of_program() -> Option<u32> {
+    let started = STARTED_THREADS.load(SeqCst);
+    main_thread_and_count().map(|(_, threads)| threads.saturating_sub(started))
 }
 
 /// The state of the main thread, and the number of threads.
@@ -130,7 +147,7 @@ mod tests {
         assert!(state.is_ascii_uppercase());
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || ended.recv());
-        assert!(thread_count().unwrap() >= 2 && threads >= 1);
+        assert!(threads_of_program().unwrap() >= 1 && threads >= 1);
         drop(end);
         assert!(thread.join().unwrap().is_err());
     }

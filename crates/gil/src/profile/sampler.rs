@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use headway_measure::add;
 use headway_measure::clock::now_ns;
+use headway_threads::fork;
 use headway_threads::process_end::ProcessEnd;
 
 use super::charges::{Charges, Running};
@@ -58,7 +59,7 @@ pub fn run() {
     let mut end = ProcessEnd::watch();
     let mut idle_looks = 0;
     while !IS_STOPPED.load(SeqCst) && !end.is_here() {
-        idle_looks = if reader.look() { 0 } else { idle_looks + 1 };
+        idle_looks = if fork::work(|| reader.look()) { 0 } else { idle_looks + 1 };
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
             let look_ns = match now_ns < reader.voluntary_ns + VOLUNTARY_NS {
@@ -73,7 +74,7 @@ pub fn run() {
         }
         let limit_ns = SLEEP_LIMIT_NS.min(end.next_look_in().as_nanos() as u64);
         let mut must_return = || IS_STOPPED.load(SeqCst) || end.is_here();
-        wakeup::sleep(now_ns + limit_ns, || must_return() || reader.look());
+        wakeup::sleep(now_ns + limit_ns, || must_return() || fork::work(|| reader.look()));
         idle_looks = IDLE_LOOKS - 1;
     }
 }
