@@ -35,7 +35,7 @@ def application(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
     return [body]
 """
-# What the application saw, or the status of another answer.
+# The variables that the application saw, or the status of another answer.
 Answer = list[str] | int
 
 
