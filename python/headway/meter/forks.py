@@ -14,7 +14,7 @@ def follow() -> None:
         return
     _are_followed = True
     # `functools` is not loaded in every program. A partial, too, is called without Python code.
-    from _functools import partial
+    from _functools import partial  # type: ignore[import-not-found]
 
     from headway import _native
 
