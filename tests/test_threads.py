@@ -24,7 +24,7 @@ STARTS_THREADS = {
 
 
 def test_one_function_starts_the_threads() -> None:
-    """Whoever starts a thread elsewhere forgets to block signals, or to catch a panic."""
+    """A thread that other code starts might receive signals, and its panic is not caught."""
     start = re.compile(r"(?<!internal_)thread::(\{[^}]*)?(spawn|scope|Builder)\b|pthread_create\(")
     found = set()
     for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):

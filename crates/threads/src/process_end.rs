@@ -18,8 +18,8 @@ const FIRST_LOOK: Duration = Duration::from_micros(500);
 /// and after its end the kernel counts more threads than this, never fewer. Read by those that look
 /// for the end. `SeqCst` here and below: threads begin and end rarely.
 static INTERNAL_THREADS: AtomicU32 = AtomicU32::new(0);
-/// The same, with those that have been started and do not run yet. Written by the threads that start
-/// one too, read by threads that fork.
+/// The same, with those that have been started and do not run yet. Written by the threads that
+/// start one too, read by threads that fork.
 static STARTED_THREADS: AtomicU32 = AtomicU32::new(0);
 /// Whether the main thread has ended. Written by that thread, read by threads that end.
 static MAIN_HAS_ENDED: AtomicBool = AtomicBool::new(false);
