@@ -1,23 +1,19 @@
-"""A signal handler forks every 20 ms beside three computing threads. Prints how deep handlers ran
-within each other."""
+"""A signal handler forks every 20 ms beside three computing threads."""
 
 import os
 import signal
 import threading
 
 FORKS = 50
-forked = depth = deepest = 0
+forked = 0
 are_enough = threading.Event()
 
 
 def fork(*_: object) -> None:
     """The fork does not release the GIL, so the handler ends before the next signal."""
-    global forked, depth, deepest
-    depth += 1
-    deepest = max(deepest, depth)
+    global forked
     if os.fork() == 0:
         os._exit(0)
-    depth -= 1
     forked += 1
     if forked >= FORKS:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -39,4 +35,4 @@ signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
 are_enough.wait()
 for worker in workers:
     worker.join()
-print(deepest)
+print("ended")

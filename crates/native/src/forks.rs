@@ -76,6 +76,8 @@ struct State {
     /// Whether a pending call will start the threads.
     is_pending: bool,
     repeated: u32,
+    /// From the begin of a fork for which the threads end to their start: a frame keeps what its
+    /// function refers to.
     caller: Option<Caller>,
 }
 
@@ -121,14 +123,15 @@ fn register_last(py: Attached) {
 }
 
 fn begins<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let caller = if COUNTS_LATE { Caller::of_this_call(py) } else { None };
-    if COUNTS_LATE {
+    // With further threads of the program CPython warns in any case.
+    let must_end = cfg!(Py_3_12) && process_end::threads_of_program() == Some(1);
+    let mut caller = None;
+    if COUNTS_LATE && must_end {
+        caller = Caller::of_this_call(py);
         register_last(py);
     }
     let mut state = STATE.lock();
     state.ends_due += state.registrations;
-    // With further threads of the program CPython warns in any case.
-    let must_end = cfg!(Py_3_12) && process_end::threads_of_program() == Some(1);
     state.have_ended |= must_end;
     fork::wait_for(|| {
         if !must_end {
