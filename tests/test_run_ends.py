@@ -117,8 +117,21 @@ def test_ctrl_c_reports_after_the_traceback(tmp_path: Path) -> None:
     assert stderr.count("headway  Python") == 1
 
 
-@pytest.mark.parametrize("follows", ["settrace", "setprofile"])
-def test_the_program_does_not_trace_the_report(follows: str) -> None:
+def test_a_signal_in_another_thread_ends_a_program_that_is_about_to_end() -> None:
+    code = """
+import os, signal, threading, time
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+    for _ in range(5):
+        result = headway("run", "-c", code)
+        assert result.returncode == -signal.SIGTERM
+        assert "headway  Python" in result.stderr
+
+
+@pytest.mark.parametrize("function", ["settrace", "setprofile"])
+def test_the_program_does_not_trace_the_report(function: str) -> None:
     # Python deletes what is in the module sys after all callbacks of atexit.
     code = f"""
 import os, sys
@@ -130,7 +143,7 @@ class Last:
         ours = sum(['/headway/' in file for file in files[:]])
         write(1, b"%d" % ours)
 sys.last = Last()
-sys.{follows}(trace)
+sys.{function}(trace)
 """
     result = headway("run", "-c", code)
     assert "headway  Python" in result.stderr

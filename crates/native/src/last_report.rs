@@ -63,9 +63,10 @@ static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
 /// | STATE | meaning | set by | next |
 /// |---|---|---|---|
-/// | `DISARMED` | signals make no report | `disarm`, `on_signal`, initially | `ARMED` |
+/// | `DISARMED` | signals make no report | `disarm`, initially | `ARMED` |
 /// | `ARMED` | the next signal or exec reports | `arm`, `replaced` | `REPORTING`, `DISARMED` |
-/// | `REPORTING` | a report is made; signals end the process | `on_signal`, `replaced` | others |
+/// | `REPORTING` | a report is made; signals end the process | `on_signal` | none: the process ends |
+/// | `REPORTING` | a report is made; signals end the process | `replaced` | `ARMED`, if exec fails |
 ///
 /// Release and Acquire: `ARMED` publishes `PREPARED`.
 static STATE: AtomicU32 = AtomicU32::new(DISARMED);
@@ -73,7 +74,7 @@ const DISARMED: u32 = 0;
 const ARMED: u32 = 1;
 const REPORTING: u32 = 2;
 
-pub static FUNCTIONS: Methods<4> = Methods::new([
+pub static FUNCTIONS: Methods<5> = Methods::new([
     function(
         c"report_on_signals",
         report_on_signals,
@@ -87,6 +88,14 @@ pub static FUNCTIONS: Methods<4> = Methods::new([
           `json` is a file that the command writes: it is opened before the program gives up\n\
           rights, and is then descriptor 3 of the command. With `quiet` nothing is written to stderr\n\
           before an exec. A command of None restores the default.",
+    ),
+    function(
+        c"await_signal_report",
+        await_signal_report,
+        c"await_signal_report()\n\
+          \n\
+          If a signal has begun to report in another thread, does not return: the signal ends the\n\
+          process, whose exit status must not be that of a normal end.",
     ),
     function(
         c"report_after_exec",
@@ -121,7 +130,7 @@ fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
     };
     let Some(command) = command else {
         disarm();
-        return Ok(none);
+        return await_signal_report(py, &[]);
     };
     let words = command.items()?;
     let words = words.iter().map(|word| <&CStr>::from_python(word).map(CStr::to_owned));
@@ -130,6 +139,21 @@ fn report_on_signals<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
     privileges::announce(json.map(CStr::to_owned), ledger.clone());
     arm(words, ledger, keep_ledger, waker, quiet);
     Ok(none)
+}
+
+fn await_signal_report<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    py.detach(|| {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: POLL_NS };
+        // The limit is for a program that has set a handler meanwhile and goes on.
+        for _ in 0..2 * PATIENCE_MS / POLL_MS {
+            if STATE.load(Acquire) != REPORTING {
+                break;
+            }
+            // SAFETY: a valid timespec. The sleep may end early.
+            unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
+        }
+    });
+    Ok(Object::none(py))
 }
 
 fn report_after_exec<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -246,7 +270,8 @@ fn disarm() {
             restore_default(signal);
         }
     }
-    STATE.store(DISARMED, Release);
+    // A signal that reports goes on to end the process.
+    let _ = STATE.compare_exchange(ARMED, DISARMED, Release, Relaxed);
 }
 
 /// Returns the handler of `signal` as a number, such as `SIG_DFL`.
@@ -283,7 +308,6 @@ extern "C" fn on_signal(signal: c_int) {
                 headway_threads::waker::wake_for_signal(prepared.waker);
             }
             report(prepared);
-            STATE.store(DISARMED, Release);
         }
     }
     restore_default(signal);

@@ -512,6 +512,7 @@ def _finish(settings: Settings) -> None:
         from headway import _native
         from headway.meter import engine
 
+        _native.await_signal_report()
         trace = engine.read_trace() if settings.trace_path else None
         profile = engine.end_profile() if settings.profile_path else None
         # Read before the imports, so that the counters do not include them.
