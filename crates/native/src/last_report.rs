@@ -65,8 +65,8 @@ static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 /// |---|---|---|---|
 /// | `DISARMED` | signals make no report | `disarm`, initially | `ARMED` |
 /// | `ARMED` | the next signal or exec reports | `arm`, `replaced` | `REPORTING`, `DISARMED` |
-/// | `REPORTING` | a report is made; signals end the process | `on_signal` | none: the process ends |
-/// | `REPORTING` | a report is made; signals end the process | `replaced` | `ARMED`, if exec fails |
+/// | `REPORTING` | a report is made; signals end the process | `on_signal` | none: the end |
+/// | `REPORTING` | a report is made; signals end the process | `replaced` | `ARMED` |
 ///
 /// Release and Acquire: `ARMED` publishes `PREPARED`.
 static STATE: AtomicU32 = AtomicU32::new(DISARMED);
