@@ -527,9 +527,10 @@ def thread_at_exit() -> None:
 
 
 def measuring_daemons(count: int, policy: str) -> None:
-    """Threads that call Headway all the time, also while the interpreter ends."""
+    """Threads that call Headway all the time, also while the interpreter ends. Without Headway
+    they compute."""
     if "HEADWAY_SOAK_MEASURED" not in os.environ:
-        return
+        return start_daemons(count, compute)
     from headway import errors, gil
 
     def measure() -> None:
@@ -542,7 +543,7 @@ def measuring_daemons(count: int, policy: str) -> None:
                 profiling.start()
                 profiling.stop()
 
-    start_daemons(count, measure)
+    return start_daemons(count, measure)
 
 
 def policy_changes(policy: str, left: bool) -> None:

@@ -85,6 +85,7 @@ class Run:
     may_abort: bool
     ended: Callable[[Outcome], None]
     status: str = ""
+    is_alone: bool = False
     orphans: str = ""
     evidence: str = ""
 
@@ -236,8 +237,11 @@ class Runs:
 
     def _look_at(self, run: Run) -> None:
         orphans = self._orphans(run) if run.status else set()
-        if run.status and not orphans:
-            self._end(run)
+        was_alone, run.is_alone = run.is_alone, bool(run.status) and not orphans
+        if run.is_alone:
+            # Twice, because /proc may leave out a process while others of the list end.
+            if was_alone:
+                self._end(run)
         elif time.monotonic() > run.deadline_s:
             left = [described(each) for pid in orphans or {run.pid} for each in tree(pid)]
             left.sort(key=lambda line: ":Z:" in line)
