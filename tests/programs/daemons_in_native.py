@@ -124,6 +124,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "gil_snapshot": _plain(_native.gil_snapshot),
     "gil_read_trace": _trace,
     "gil_install": _plain(_native.gil_install, None, False, None, None),
+    "await_signal_report": _plain(_native.await_signal_report),
     "gc_watch": _plain(_native.gc_watch, ""),
     "profile_read": lambda: _profile(_native.profile_read),
     "profile_end": lambda: _profile(_native.profile_end),
