@@ -386,11 +386,7 @@ def handled_signals(count: int) -> None:
 
 
 def interval_timer() -> None:
-    def handle(*_: object) -> None:
-        if time.monotonic() > END_S:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    signal.signal(signal.SIGALRM, handle)
+    signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
 
 
@@ -768,10 +764,13 @@ kept = []
 
 
 def end_slowly():
+    import argparse, json, re
+
     end_s = time.monotonic() + 0.1
     while time.monotonic() < end_s:
-        sum(range(500))
-        time.sleep(0.0002)
+        re.purge()
+        re.compile("(a|b)+[c-z]{2,5}|x(?P<name>[0-9]+)")
+        time.sleep(0)
 
 
 if "HEADWAY_SOAK_SLOW" in os.environ:
