@@ -574,7 +574,7 @@ def profile_at_exit(left: bool) -> None:
             if not left:
                 profiling.stop()
 
-    # What it imports makes CPython forget that a KeyboardInterrupt ends the program.
+    # CPython forgets at such an import that a KeyboardInterrupt ends the program.
     profile(False)
     atexit.register(profile, left)
 
