@@ -71,9 +71,9 @@ def command_and_variables(
     }[how]
 
 
-def run_to_the_end(how: str, program: str, folder: Path) -> tuple[int, str]:
+def run_to_the_end(how: str, program: str, folder: Path, *words: str) -> tuple[int, str]:
     """The exit status and the output of a program. Its forked children end with it."""
-    command, variables = command_and_variables(how, [str(PROGRAMS / program)], folder)
+    command, variables = command_and_variables(how, [str(PROGRAMS / program), *words], folder)
     with subprocess.Popen(
         command,
         env=environment(**variables),
@@ -110,6 +110,26 @@ def test_a_process_ends_with_the_last_thread_of_the_program(
     how: str, program: str, tmp_path: Path
 ) -> None:
     assert run_to_the_end(how, program, tmp_path) == run_to_the_end("plain", program, tmp_path)
+
+
+@pytest.mark.parametrize("how", ["telemetry", "profile"])
+@pytest.mark.parametrize("reason", ["chroot", "limit", "descriptors"])
+def test_a_process_that_cannot_open_proc_ends_with_its_last_thread(
+    how: str, reason: str, tmp_path: Path
+) -> None:
+    if reason == "chroot" and os.geteuid() != 0:
+        pytest.skip("chroot is for root")
+    program = "ends_without_proc.py"
+    plain = run_to_the_end("plain", program, tmp_path, reason)
+    assert run_to_the_end(how, program, tmp_path, reason) == plain
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("program", ["waits_in_a_fork_hook.py", "profiles_beside_forks.py"])
+def test_a_fork_waits_for_no_thread_that_waits_for_it(
+    how: str, program: str, tmp_path: Path
+) -> None:
+    assert run_to_the_end(how, program, tmp_path) == (0, "ended\n")
 
 
 @pytest.mark.parametrize("how", WAYS)

@@ -1,10 +1,9 @@
 //! `_native.fork_*`: no thread of Headway works during a fork. `os.register_at_fork` calls the
 //! functions; see `headway.meter.forks`.
 //!
-//! Beside other threads of the program the threads of Headway halt (`headway_threads::fork`).
-//! Otherwise they end before the fork and start after it, because CPython 3.12 and later warn of a
-//! fork in a process with several threads. The forking thread keeps the GIL and runs no Python
-//! meanwhile: see `headway_threads`.
+//! Inside the fork itself they halt (`headway_threads::fork`). If the program has no other thread
+//! than the forking one, they end before and start after it, because CPython 3.12 and later warn of
+//! a fork in a process with several threads. The forking thread keeps the GIL meanwhile.
 //!
 //! Some CPythons count the threads of the parent after the functions that are registered as
 //! `after_in_parent`, so the threads must not start again before that if the forking thread is the
@@ -28,6 +27,7 @@ use headway_threads::lock::Lock;
 use headway_threads::{fork, process_end};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub static FUNCTIONS: Methods<5> = Methods::new([
     function(
@@ -37,13 +37,17 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
           \n\
           register() registers fork_ends_in_parent(), and runs no Python.",
     ),
-    function(c"fork_begins", begins, c"fork_begins()\n\nHalts or ends the threads of Headway."),
+    function(
+        c"fork_begins",
+        begins,
+        c"fork_begins()\n\nEnds the threads of Headway if the caller is the only other one.",
+    ),
     function(
         c"fork_ends_in_parent",
         ends_in_parent,
         c"fork_ends_in_parent()\n\
           \n\
-          Lets them go on, at the latest when the caller of os.fork() goes on.",
+          Starts them again, at the latest when the caller of os.fork() goes on.",
     ),
     function(
         c"fork_ends_in_child",
@@ -133,16 +137,15 @@ fn begins<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     let mut state = STATE.lock();
     state.ends_due += state.registrations;
     state.have_ended |= must_end;
-    fork::wait_for(|| {
-        if !must_end {
-            return fork::close_gate();
-        }
-        let reporter = reporting::across_forks();
-        reporter.iter().for_each(|reporter| reporter.begin_pause());
-        profile::begin_to_stop_sampler();
-        reporter.iter().for_each(|reporter| reporter.pause());
-        profile::stop_sampler();
-    });
+    if must_end {
+        fork::wait_for(|| {
+            let reporter = reporting::across_forks();
+            reporter.iter().for_each(|reporter| reporter.begin_pause());
+            profile::begin_to_stop_sampler();
+            reporter.iter().for_each(|reporter| reporter.pause());
+            profile::stop_sampler();
+        });
+    }
     let former = std::mem::replace(&mut state.caller, caller);
     drop(state);
     drop(former);
@@ -155,13 +158,14 @@ fn ends_in_parent<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<
     if state.ends_due > 0 {
         return Ok(Object::none(py));
     }
-    fork::open_gate();
     if !state.have_ended {
         return Ok(Object::none(py));
     }
     state.repeated = 0;
     let is_alone = process_end::threads_of_program() == Some(1);
-    if COUNTS_LATE && is_alone && (state.is_pending || make_pending_call()) {
+    // C code that forks without a Python caller is not warned, and may never run Python again.
+    let has_caller = state.caller.is_some();
+    if COUNTS_LATE && is_alone && has_caller && (state.is_pending || make_pending_call()) {
         state.is_pending = true;
         return Ok(Object::none(py));
     }
@@ -221,10 +225,21 @@ extern "C" fn start_after_fork(_: *mut c_void) -> c_int {
     0
 }
 
+/// Whether no thread could be started after a fork. Written with the GIL, read by `retry`.
+static MUST_RETRY: AtomicBool = AtomicBool::new(false);
+
 fn start_again() {
     // The program goes on if no thread can be started.
-    let _ = reporting::across_forks().map(|reporter| reporter.resume());
+    let reporter = reporting::across_forks().map_or(Ok(()), |reporter| reporter.resume());
+    MUST_RETRY.store(reporter.is_err(), Relaxed);
     profile::resume_sampler();
+}
+
+/// Tries again to start the threads, if a fork left none: at each pass of the garbage collector.
+pub fn retry() {
+    if MUST_RETRY.load(Relaxed) && STATE.try_lock().is_some_and(|state| state.ends_due == 0) {
+        start_again();
+    }
 }
 
 use caller::Caller;

@@ -4,6 +4,7 @@
 //! each pass. It reads the clock and a few small ints. The reporter's thread reads them without the
 //! GIL.
 
+use crate::forks;
 use headway_measure::clock::now_ns;
 use headway_python::attached::Attached;
 use headway_python::capsule::{self, InCapsule};
@@ -95,6 +96,7 @@ fn note_pass<'py>(this: &Object<'py>, arguments: &[Object<'py>]) -> PyResult<Obj
             clear_raised(py);
         }
     }
+    forks::retry();
     Ok(Object::none(py))
 }
 

@@ -8,6 +8,7 @@ use headway_python::convert::{ToPython, arguments, dict, list, tuple};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
+use headway_threads::fork;
 use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;
 use std::ffi::CStr;
@@ -45,23 +46,47 @@ pub static FUNCTIONS: Methods<7> = Methods::new([
     END,
 ]);
 
-/// The sampler's thread, while there is one, and its process: a forked child has no such thread.
-/// Written by the functions below.
-static SAMPLER: Lock<Option<(u32, InternalThread)>> = Lock::new(None);
+/// The sampler's thread. Used by `with_sampler`.
+static SAMPLER: Lock<Sampler> = Lock::new(Sampler { pid: 0, thread: SamplerThread::None });
+
+struct Sampler {
+    /// The process of the thread: a forked child has no such thread.
+    pid: u32,
+    thread: SamplerThread,
+}
+
+enum SamplerThread {
+    None,
+    Running(InternalThread),
+    /// Another thread joins it.
+    Ending,
+}
+
+fn with_sampler<T>(act: impl FnOnce(&mut SamplerThread) -> T) -> T {
+    // No thread forks meanwhile, so a forked child finds the lock free.
+    fork::work(|| {
+        let mut sampler = SAMPLER.lock();
+        let pid = std::process::id();
+        if sampler.pid != pid {
+            *sampler = Sampler { pid, thread: SamplerThread::None };
+        }
+        act(&mut sampler.thread)
+    })
+}
 
 fn start_sampler() {
     if !headway_gil::profile_knows_holders() {
         return;
     }
-    // Another thread starts or stops the sampler; in a forked child it never ends to do so.
-    let Some(mut thread) = SAMPLER.try_lock() else { return };
-    let pid = std::process::id();
-    if thread.as_ref().is_none_or(|(of, _)| *of != pid) {
-        sampler::begin();
-        // Without a thread, stacks are read at drops alone.
-        let started = internal_thread::spawn("headway-stacks", sampler::run);
-        *thread = started.ok().map(|it| (pid, it));
-    }
+    with_sampler(|thread| {
+        if let SamplerThread::None = thread {
+            sampler::begin();
+            // Without a thread, stacks are read at drops alone.
+            if let Ok(started) = internal_thread::spawn("headway-stacks", sampler::run) {
+                *thread = SamplerThread::Running(started);
+            }
+        }
+    });
 }
 
 /// Tells the sampler's thread to end, before `stop_sampler`. Returns at once.
@@ -70,11 +95,17 @@ pub fn begin_to_stop_sampler() {
 }
 
 pub fn stop_sampler() {
-    let pid = std::process::id();
-    let mut sampler = SAMPLER.lock();
-    if let Some((_, thread)) = sampler.take_if(|(of, _)| *of == pid) {
+    let running = with_sampler(|thread| match std::mem::replace(thread, SamplerThread::Ending) {
+        SamplerThread::Running(running) => Some(running),
+        other => {
+            *thread = other;
+            None
+        }
+    });
+    if let Some(running) = running {
         sampler::stop();
-        thread.join();
+        running.join();
+        with_sampler(|thread| *thread = SamplerThread::None);
     }
 }
 
@@ -139,6 +170,8 @@ pub fn begin_reported(py: Attached) -> bool {
 pub fn end_reported() {
     if headway_gil::end_reported_profile() {
         stop_sampler();
+        // Another thread may have begun a profile meanwhile.
+        resume_sampler();
     }
 }
 
@@ -151,7 +184,10 @@ fn end<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
         if !headway_gil::profile_is_reported() {
             stop_sampler();
         }
-        headway_gil::end_profile()
+        let ended = headway_gil::end_profile();
+        // Another thread may have begun a profile meanwhile.
+        resume_sampler();
+        ended
     });
     or_none(py, copied)
 }

@@ -185,6 +185,10 @@ pub fn register(around: Around) -> Result<(), Missing> {
 /// thread states that faulthandler follows.
 pub fn end() {
     IS_ENDED.store(true, SeqCst);
+    // A forked child has no thread that writes, and may find the word of its parent.
+    if PID.load(SeqCst) != std::process::id() {
+        return;
+    }
     // The handler waits for nobody.
     while matches!(ASKED.load(SeqCst), asked @ ..DONE if asked & WRITING != 0) {
         std::thread::sleep(BUSY_LOOK);

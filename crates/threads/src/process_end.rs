@@ -21,7 +21,11 @@ static INTERNAL_THREADS: AtomicU32 = AtomicU32::new(0);
 /// The same, with those that have been started and do not run yet. Written by the threads that
 /// start one too, read by threads that fork.
 static STARTED_THREADS: AtomicU32 = AtomicU32::new(0);
-/// Whether the main thread has ended. Written by that thread, read by threads that end.
+/// Counts the changes of `INTERNAL_THREADS`. Written by the same threads, before and after each; read
+/// by those that look for the end.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// Whether the main thread has ended. Written by that thread, read by threads that end and by those
+/// that look.
 static MAIN_HAS_ENDED: AtomicBool = AtomicBool::new(false);
 /// The number of threads that have ended since then, with the main thread. Written by these
 /// threads, read by those that look.
@@ -44,7 +48,7 @@ impl Counted {
 
     /// In the thread.
     pub(crate) fn begin(&mut self) {
-        INTERNAL_THREADS.fetch_add(1, SeqCst);
+        change_internal_threads(|| INTERNAL_THREADS.fetch_add(1, SeqCst));
         self.has_begun = true;
     }
 }
@@ -52,10 +56,16 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         if self.has_begun {
-            INTERNAL_THREADS.fetch_sub(1, SeqCst);
+            change_internal_threads(|| INTERNAL_THREADS.fetch_sub(1, SeqCst));
         }
         STARTED_THREADS.fetch_sub(1, SeqCst);
     }
+}
+
+fn change_internal_threads(change: impl FnOnce() -> u32) {
+    CHANGES.fetch_add(1, SeqCst);
+    change();
+    CHANGES.fetch_add(1, SeqCst);
 }
 
 /// Notes that the calling thread, one of the program's, is about to end. Returns true if the
@@ -76,6 +86,7 @@ pub fn note_end_of_thread() -> bool {
 pub(crate) fn forget_threads() {
     INTERNAL_THREADS.store(0, SeqCst);
     STARTED_THREADS.store(0, SeqCst);
+    CHANGES.store(0, SeqCst);
     MAIN_HAS_ENDED.store(false, SeqCst);
     IS_OVER.store(false, SeqCst);
 }
@@ -122,11 +133,7 @@ impl ProcessEnd {
             (self.ends_seen, self.next_look, self.pause) = (ends, now, FIRST_LOOK);
         }
         if now >= self.next_look {
-            let internal = INTERNAL_THREADS.load(SeqCst);
-            let is_over = main_thread_and_count().is_some_and(|(main_thread, threads)| {
-                matches!(main_thread, b'Z' | b'X') && threads == internal + 1
-            });
-            if is_over {
+            if only_internal_threads_are_left() {
                 IS_OVER.store(true, SeqCst);
                 wake_all();
             }
@@ -135,6 +142,18 @@ impl ProcessEnd {
         }
         IS_OVER.load(SeqCst)
     }
+}
+
+/// Where /proc cannot be read (chroot, no descriptor left), the threads of Headway return with the
+/// main thread: glibc ends the process with its last thread, whichever that is.
+fn only_internal_threads_are_left() -> bool {
+    let (changes, internal) = (CHANGES.load(SeqCst), INTERNAL_THREADS.load(SeqCst));
+    let Some((main_thread, threads)) = main_thread_and_count() else {
+        return MAIN_HAS_ENDED.load(SeqCst);
+    };
+    // A thread of Headway that begins or ends meanwhile may be in one of the numbers alone.
+    let is_stable = changes % 2 == 0 && changes == CHANGES.load(SeqCst);
+    is_stable && matches!(main_thread, b'Z' | b'X') && threads == internal + 1
 }
 
 #[cfg(test)]

@@ -197,5 +197,6 @@ def _waiters(row: Row, room: int) -> str:
 
 
 def _percent(part_ns: int, whole_ns: int) -> str:
-    percent = 100 * part_ns / whole_ns
+    # A wait whose length is not known yet counts 0 ns.
+    percent = 100 * part_ns / max(whole_ns, 1)
     return f"{percent:.0f} %" if percent >= 1 else "<1 %"
