@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import GIL_ENABLED, HEADWAY, PROGRAMS, TIMEOUT_S, environment
+from launch import GIL_ENABLED, HEADWAY, TIMEOUT_S, environment
 
+PROGRAMS = Path(__file__).resolve().parent / "programs" / "threads"
 ROOT = Path(__file__).resolve().parent.parent
 
 # All that may start a thread: the start of all threads in programs, and two experiments, which run

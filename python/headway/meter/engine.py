@@ -11,7 +11,7 @@ import os
 import sys
 
 from headway.errors import Error, Unsupported
-from headway.meter import forks, thread_names
+from headway.meter import thread_names
 
 # Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
@@ -131,14 +131,21 @@ def begin_profile(ledger: str | None = None) -> None:
         native.profile_begin(None if ledger is None else os.fsencode(ledger))
     except RuntimeError as refusal:
         raise Unsupported(f"no profile can be kept: {refusal}") from None
-    forks.follow()
+    _follow_forks()
 
 
 def report_profile() -> None:
     """Lets the reporter of this process read the profile, which begins if none is on. Does nothing
     where no profile can be kept."""
     if _native().profile_report():
-        forks.follow()
+        _follow_forks()
+
+
+def _follow_forks() -> None:
+    # Imported where it is needed: most programs run without a profile.
+    from headway.meter import forks
+
+    forks.follow()
 
 
 def read_profile() -> Raw | None:
