@@ -1,8 +1,8 @@
 //! Forks of the program, during which no thread of Headway works.
 //!
 //! Inside `fork()` the forking thread closes a gate, waits until the threads that are at work have
-//! come to a halt, and opens the gate after the fork. So a child inherits none of their locks, and a
-//! fork wakes no thread that sleeps. No code of the program runs while the gate is closed.
+//! come to a halt, and opens the gate after the fork. So a child inherits none of their locks, and
+//! a fork wakes no thread that sleeps. No code of the program runs while the gate is closed.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

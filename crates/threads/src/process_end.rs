@@ -21,8 +21,8 @@ static INTERNAL_THREADS: AtomicU32 = AtomicU32::new(0);
 /// The same, with those that have been started and do not run yet. Written by the threads that
 /// start one too, read by threads that fork.
 static STARTED_THREADS: AtomicU32 = AtomicU32::new(0);
-/// Counts the changes of `INTERNAL_THREADS`. Written by the same threads, before and after each; read
-/// by those that look for the end.
+/// Counts the changes of `INTERNAL_THREADS`. Written by the same threads, before and after each;
+/// read by those that look for the end.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// Whether the main thread has ended. Written by that thread, read by threads that end and by those
 /// that look.

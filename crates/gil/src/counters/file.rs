@@ -82,8 +82,8 @@ pub fn append(path: &CStr, skip: usize, bytes: usize) -> Result<*mut c_void, c_i
     appended
 }
 
-/// Memory of this process. It is allocated at once, so that no hook waits for a page. A forked child
-/// finds it zeroed. The error is an errno.
+/// Memory of this process. It is allocated at once, so that no hook waits for a page. A forked
+/// child finds it zeroed. The error is an errno.
 pub fn private_memory(bytes: usize) -> Result<*mut c_void, c_int> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::POPULATE;

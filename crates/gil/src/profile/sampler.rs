@@ -53,8 +53,8 @@ pub fn begin() {
     IS_STOPPED.store(false, SeqCst);
 }
 
-/// Reads stacks until `stop` is called, or only threads of Headway are left. Runs in one thread at a
-/// time, which never takes a GIL.
+/// Reads stacks until `stop` is called, or only threads of Headway are left. Runs in one thread at
+/// a time, which never takes a GIL.
 pub fn run() {
     let mut reader = Reader { memory: Foreign::new(), calls: Calls::new(), voluntary_ns: 0 };
     let mut end = ProcessEnd::watch();
