@@ -21,8 +21,8 @@ use headway_python::convert::arguments;
 use headway_python::exception::clear_raised;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
+use headway_python::panics::barrier_without_exception;
 use headway_python::stored::Stored;
-use headway_threads::internal_thread::survive;
 use headway_threads::lock::Lock;
 use headway_threads::{fork, process_end};
 use std::ffi::{c_int, c_void};
@@ -155,10 +155,7 @@ fn begins<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
 fn ends_in_parent<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     let mut state = STATE.lock();
     state.ends_due = state.ends_due.saturating_sub(1);
-    if state.ends_due > 0 {
-        return Ok(Object::none(py));
-    }
-    if !state.have_ended {
+    if state.ends_due > 0 || !state.have_ended {
         return Ok(Object::none(py));
     }
     state.repeated = 0;
@@ -197,7 +194,7 @@ fn make_pending_call() -> bool {
 
 /// The pending call. The main thread makes it, attached.
 extern "C" fn start_after_fork(_: *mut c_void) -> c_int {
-    survive("the start of threads after a fork", || {
+    barrier_without_exception(|| {
         // SAFETY: CPython makes pending calls attached.
         let py = unsafe { Attached::assume() };
         let mut state = STATE.lock();
