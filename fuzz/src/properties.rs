@@ -284,7 +284,8 @@ impl PlainHead {
                 if number == 0 { Framing::Empty } else { Framing::Sized(number) }
             }
             ([codings], []) if minor_version == 1 => {
-                let mut codings = codings.split(',').map(str::trim).filter(|each| !each.is_empty());
+                let codings = codings.split(',').map(|each| each.trim_matches([' ', '\t']));
+                let mut codings = codings.filter(|each| !each.is_empty());
                 match (codings.next(), codings.next()) {
                     (Some(only), None) if only.eq_ignore_ascii_case("chunked") => Framing::Chunked,
                     _ => return None,
