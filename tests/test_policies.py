@@ -75,6 +75,34 @@ show(gil.snapshot().to_dict())
 
 
 @needs_gil
+def test_under_priority_a_hold_counts_only_while_its_thread_runs() -> None:
+    """A call that sleeps with the GIL held stands for a holder that lost its core: the hold lasts,
+    and the thread does not run."""
+    code = """
+        import ctypes, sys
+        INTERVAL_S, ROUNDS = 0.05, 20
+        sys.setswitchinterval(INTERVAL_S)
+        gil.install("priority")
+        usleep = ctypes.PyDLL(None).usleep
+        ended = False
+        def compute():
+            while not ended: pass
+            show(time.thread_time() / ROUNDS / INTERVAL_S)
+        def serve():
+            for _ in range(ROUNDS):
+                usleep(3000)
+                time.sleep(0.0005)
+        threads = [threading.Thread(target=each) for each in (compute, serve)]
+        [thread.start() for thread in threads]
+        threads[1].join()
+        ended = True
+        threads[0].join()
+    """
+    (intervals,) = run_metered(code)
+    assert intervals < 0.25, "`compute` had a turn before each hold of `serve`"
+
+
+@needs_gil
 def test_under_interval_nobody_is_preempted_and_there_are_no_classes() -> None:
     code = f"{CONTEND}\ngil.install()\ncontend()\nshow(gil.snapshot().to_dict())"
     (report,) = run_metered(code)

@@ -28,4 +28,4 @@ pub use policy::{NEVER, Policy};
 pub use priority::Priority;
 pub use queue::Queue;
 pub use scheduler::{Scheduler, is_cpu_bound};
-pub use thread::{NOBODY, Thread, ThreadId, Threads, WINDOW_NS};
+pub use thread::{NOBODY, Thread, ThreadId, Threads, WHOLE_HOLD, WINDOW_NS};

@@ -79,15 +79,18 @@ impl<P: Policy> Scheduler<P> {
         threads[thread].begin_hold(now_ns);
     }
 
-    /// `thread` has dropped the GIL, voluntarily or, if `forced`, on request.
+    /// `thread` has dropped the GIL, voluntarily or, if `forced`, while a drop request was pending.
+    /// `ran_ns` is the time for which it ran on a core during the hold, or
+    /// [`WHOLE_HOLD`](crate::WHOLE_HOLD).
     pub fn drop(
         &mut self,
         threads: &mut impl Threads,
         thread: ThreadId,
         forced: bool,
+        ran_ns: u64,
         now_ns: u64,
     ) {
-        threads[thread].end_hold(forced, now_ns);
+        threads[thread].end_hold(forced, ran_ns, now_ns);
         self.policy.drop(threads, thread, now_ns);
     }
 

@@ -14,6 +14,12 @@ pub trait Threads: IndexMut<ThreadId, Output = Thread> {}
 
 /// The length of the window over which a thread's held and away times are summed.
 pub const WINDOW_NS: u64 = 20_000_000;
+/// A thread that is away for longer than this after a forced drop is away by its own choice: it
+/// dropped the GIL for a call that waits, while a drop request was pending. A thread that only
+/// answers the request comes back within microseconds of its forced-switch wait.
+const ANSWER_NS: u64 = 100_000;
+/// The time that a thread ran during a hold, if the driver does not know it: all of the hold.
+pub const WHOLE_HOLD: u64 = u64::MAX;
 
 /// One thread on one GIL.
 ///
@@ -34,11 +40,12 @@ pub struct Thread {
     pub away_since_ns: u64,
     /// True if the last drop was forced.
     pub was_forced: bool,
-    /// The time held within the window; older times count less.
+    /// The time held within the window; older times count less. Of a hold, the time counts that
+    /// the thread ran on a core.
     pub held_ns: u64,
     /// The time voluntarily away within the window; older times count less.
     pub away_ns: u64,
-    /// The time held since the last voluntary absence.
+    /// The time held since the last voluntary absence, counted like `held_ns`.
     pub burst_ns: u64,
 
     /// For the policy: the time that the thread may still hold before its turn ends.
@@ -139,9 +146,7 @@ impl Thread {
         }
         let away_ns = now_ns.saturating_sub(self.away_since_ns);
         self.away_since_ns = 0;
-        // After a forced drop, a thread is away only for as long as the operating system keeps it
-        // from running. That is no property of the thread.
-        if self.was_forced && away_ns < WINDOW_NS {
+        if self.was_forced && away_ns < ANSWER_NS {
             return;
         }
         self.burst_ns = 0;
@@ -169,11 +174,15 @@ impl Thread {
         self.taken_ns = now_ns;
     }
 
-    pub(crate) fn end_hold(&mut self, forced: bool, now_ns: u64) {
+    /// The thread's behaviour is the time that it ran, `ran_ns`. That the kernel kept it from
+    /// running is no property of the thread. A slice is GIL time, which other threads lack even
+    /// while the holder does not run.
+    pub(crate) fn end_hold(&mut self, forced: bool, ran_ns: u64, now_ns: u64) {
         let hold_ns = now_ns.saturating_sub(self.taken_ns);
-        self.held_ns = decayed(self.held_ns, hold_ns) + hold_ns.min(WINDOW_NS);
-        self.away_ns = decayed(self.away_ns, hold_ns);
-        self.burst_ns += hold_ns;
+        let ran_ns = ran_ns.min(hold_ns);
+        self.held_ns = decayed(self.held_ns, ran_ns) + ran_ns.min(WINDOW_NS);
+        self.away_ns = decayed(self.away_ns, ran_ns);
+        self.burst_ns += ran_ns;
         self.slice_left_ns = match self.slice_left_ns.saturating_sub(hold_ns) {
             rest_ns if rest_ns <= self.slice_rest_ns() => 0,
             left_ns => left_ns,

@@ -44,6 +44,26 @@ fn priority_ignores_what_a_thread_did_before_it_began_anew() {
 }
 
 #[test]
+fn priority_keeps_the_class_of_a_thread_that_the_kernel_kept_from_running() {
+    for (ran_ns, next) in [(6 * US, 0), (5 * MS, 1)] {
+        let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
+        gil.hold_until_asked(1, 6 * MS).take(0).wait(1).pass(5 * MS).drop_after_running(0, ran_ns);
+        gil.take(2).end_forced_wait(0).pass(2 * US).wait(0);
+        assert_eq!(gil.next(), Some(next), "ran for {ran_ns} ns");
+    }
+}
+
+#[test]
+fn priority_calls_a_thread_io_bound_that_stays_away_after_a_forced_drop() {
+    for (away_ns, next) in [(20 * US, 1), (200 * US, 0)] {
+        let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
+        gil.hold_until_asked(1, 2 * MS).hold_until_asked(0, 3 * MS / 2).take(2).wait(1);
+        gil.end_forced_wait(0).pass(away_ns).wait(0);
+        assert_eq!(gil.next(), Some(next), "away for {away_ns} ns");
+    }
+}
+
+#[test]
 fn interval_requests_a_drop_after_one_interval_without_a_switch() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Interval));
     gil.take(0).pass(2 * MS).wait(1);

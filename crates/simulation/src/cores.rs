@@ -315,6 +315,7 @@ impl Simulation {
         self.cores[core].since_ns = self.now_ns;
         self.used(id, used_ns);
         let task = &mut self.tasks[id];
+        task.ran_ns += used_ns;
         task.vruntime_ns += used_ns as i64;
         if task.vruntime_ns >= task.vdeadline_ns {
             task.vdeadline_ns = task.vruntime_ns + task.slice_ns;

@@ -41,6 +41,7 @@ impl Simulation {
         let task = &mut self.tasks[id];
         task.timed_out = false;
         task.taken_ns = now_ns;
+        task.ran_at_take_ns = task.ran_ns;
         task.left_ns = cost_ns;
         task.stage = Stage::Taken;
     }
@@ -98,11 +99,12 @@ impl Simulation {
         self.counters.dropped(id, gil, self.tasks[id].taken_ns, forced, now_ns);
         self.counters.freed(gil, self.gils[gil].waiters, now_ns);
         self.note(id, if forced { Moment::ForcedDrop } else { Moment::Drop });
+        let ran_ns = self.tasks[id].ran_ns - self.tasks[id].ran_at_take_ns;
         let Gil { scheduler, threads, cond, holder, woken, waiters, .. } = &mut self.gils[gil];
         *holder = None;
         *woken = match scheduler {
             Some(scheduler) => {
-                scheduler.drop(threads, id as ThreadId, forced, now_ns);
+                scheduler.drop(threads, id as ThreadId, forced, ran_ns, now_ns);
                 let next = scheduler.next(threads, now_ns).map(|next| next as TaskId);
                 debug_assert_eq!(
                     next.is_some(),

@@ -105,6 +105,9 @@ pub struct Task {
     /// The GIL's switch number at the start of the timed wait.
     pub switch_number: u64,
     pub taken_ns: u64,
+    /// The processor time until now, and until the last take.
+    pub ran_ns: u64,
+    pub ran_at_take_ns: u64,
     pub began_ns: Option<u64>,
     /// The start of the present or last exchange of a message and its answer.
     pub asked_since_ns: u64,
@@ -135,6 +138,8 @@ impl Task {
             waiting_since_ns: None,
             switch_number: 0,
             taken_ns: 0,
+            ran_ns: 0,
+            ran_at_take_ns: 0,
             began_ns: None,
             asked_since_ns: 0,
         }

@@ -207,7 +207,7 @@ pub fn signal(
     now_ns: u64,
 ) {
     if locked.held && gil.holder_thread.load(Relaxed) == this_thread() {
-        drop_by_holder(gil, locked, now_ns);
+        drop_by_holder(gil, locked, true, now_ns);
     } else if let Some((row, counters)) = rows::of_this_thread(gil, process) {
         if counters.wait_began_ns.load(Relaxed) != 0 {
             if profile::is_on() {
@@ -226,12 +226,12 @@ pub fn signal(
 #[cold]
 #[inline(never)]
 fn unseen_drop(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
-    drop_by_holder(gil, locked, now_ns);
+    drop_by_holder(gil, locked, false, now_ns);
 }
 
 /// The holder drops the GIL. It is the calling thread, unless its drop was not seen.
 #[inline(always)]
-fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
+fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, seen: bool, now_ns: u64) {
     // First, where it costs the fewest instructions.
     if profile::is_on() {
         profile::on_drop(gil, locked, now_ns);
@@ -263,7 +263,7 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, now_ns: u64) {
     if locked.queue.schedules() {
         // SAFETY: the GIL's mutex is held.
         let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
-        let woken = locked.queue.dropped(waiters, locked.last_holder, forced, now_ns);
+        let woken = locked.queue.dropped(waiters, locked.last_holder, forced, seen, now_ns);
         gil.forced_switch.note_drop(woken);
     }
 }

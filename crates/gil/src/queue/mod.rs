@@ -9,6 +9,7 @@
 //! Everything in this file runs with the GIL's mutex held. `forced_switch` is the wait of a thread
 //! that was forced to drop.
 
+pub mod cpu_time;
 pub mod forced_switch;
 pub mod futex;
 pub mod waiters;
@@ -16,7 +17,7 @@ pub mod wakeup;
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-use headway_sched::{PolicyName, Scheduler, ThreadId, Threads};
+use headway_sched::{PolicyName, Scheduler, ThreadId, Threads, WHOLE_HOLD};
 
 use futex::Futex;
 
@@ -47,6 +48,11 @@ pub trait Waiters: Threads {
     fn note_core(&mut self, this_thread: ThreadId);
     /// Returns whether two threads were last seen on the same core.
     fn share_a_core(&self, one: ThreadId, other: ThreadId) -> bool;
+    /// The calling thread begins to hold; see [`cpu_time`].
+    fn note_cpu_time(&mut self, this_thread: ThreadId, now_ns: u64);
+    /// Returns for how long the calling thread ran during a hold of this length, which ends; see
+    /// [`cpu_time`].
+    fn ran_ns(&mut self, this_thread: ThreadId, hold_ns: u64, now_ns: u64) -> u64;
 }
 
 /// The next step of a waiter.
@@ -191,6 +197,7 @@ impl Queue {
         waiters[me].set_slice(own_slice_ns);
         scheduler.take(waiters, me, now_ns);
         waiters.note_core(me);
+        waiters.note_cpu_time(me, now_ns);
         let Some(next) = scheduler.next(waiters, now_ns) else {
             return match headway_sched::is_cpu_bound(waiters, me) {
                 true => Switch::Made,
@@ -208,16 +215,23 @@ impl Queue {
         if waited { Switch::Made } else { Switch::Pending }
     }
 
-    /// `me` has dropped the GIL. Wakes the thread that the policy chose, and returns it.
+    /// `holder` has dropped the GIL. It is the calling thread if `seen`; otherwise the event of its
+    /// drop was missed. Wakes the thread that the policy chose, and returns it.
     pub fn dropped<W: Waiters>(
         &mut self,
         waiters: &mut W,
-        me: ThreadId,
+        holder: ThreadId,
         forced: bool,
+        seen: bool,
         now_ns: u64,
     ) -> Option<ThreadId> {
         let scheduler = self.scheduler.as_mut()?;
-        scheduler.drop(waiters, me, forced, now_ns);
+        let hold_ns = now_ns.saturating_sub(waiters[holder].taken_ns);
+        let ran_ns = match seen {
+            true => waiters.ran_ns(holder, hold_ns, now_ns),
+            false => WHOLE_HOLD,
+        };
+        scheduler.drop(waiters, holder, forced, ran_ns, now_ns);
         let next = scheduler.next(waiters, now_ns)?;
         wakeup::wake(waiters.futex(next));
         Some(next)

@@ -47,7 +47,7 @@ use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
 use shuttle::thread;
 use shuttle::{Config, MaxSteps, Runner};
 
-use headway_sched::{PolicyName, Thread, ThreadId, Threads};
+use headway_sched::{PolicyName, Thread, ThreadId, Threads, WHOLE_HOLD};
 
 use super::{LATER_RECHECK_NS, Queue, RECHECK_NS, Step, Switch, Waiters};
 use crate::queue::forced_switch::ForcedSwitch;
@@ -190,6 +190,10 @@ impl Waiters for Table {
     fn note_core(&mut self, _this_thread: ThreadId) {}
     fn share_a_core(&self, _one: ThreadId, _other: ThreadId) -> bool {
         false
+    }
+    fn note_cpu_time(&mut self, _this_thread: ThreadId, _now_ns: u64) {}
+    fn ran_ns(&mut self, _this_thread: ThreadId, _hold_ns: u64, _now_ns: u64) -> u64 {
+        WHOLE_HOLD
     }
 }
 
@@ -427,7 +431,7 @@ impl Gil {
             locked.held = false;
             if locked.queue.schedules() {
                 let (forced, now_ns) = (locked.drop_requested, self.clock.now_ns());
-                let woken = locked.queue.dropped(&mut locked.table, me, forced, now_ns);
+                let woken = locked.queue.dropped(&mut locked.table, me, forced, true, now_ns);
                 self.switch.note_drop(woken);
             }
         });
@@ -599,14 +603,14 @@ fn a_thread_stands_back_only_for_an_io_bound_thread_that_nobody_waits_for() {
         let ms = |ms: u64| 1_000_000 * ms;
         assert_eq!(queue.took(table, 0, 0, ms(1)), Switch::Brief);
         queue.begin_wait(table, 1, INTERVAL_NS, 0, ms(1));
-        assert_eq!(queue.dropped(table, 0, false, ms(1)), Some(1));
+        assert_eq!(queue.dropped(table, 0, false, true, ms(1)), Some(1));
         assert_eq!(queue.took(table, 2, 0, ms(1)), Switch::Pending, "1 still waits");
         queue.begin_wait(table, 0, INTERVAL_NS, 0, ms(1));
-        assert_eq!(queue.dropped(table, 2, false, ms(1)), Some(1));
+        assert_eq!(queue.dropped(table, 2, false, true, ms(1)), Some(1));
         assert_eq!(queue.took(table, 1, 0, ms(1)), Switch::Made, "0 waits");
-        assert_eq!(queue.dropped(table, 1, false, ms(1)), Some(0));
+        assert_eq!(queue.dropped(table, 1, false, true, ms(1)), Some(0));
         assert_eq!(queue.took(table, 0, 0, ms(1)), Switch::Brief);
-        assert_eq!(queue.dropped(table, 0, false, ms(9)), None);
+        assert_eq!(queue.dropped(table, 0, false, true, ms(9)), None);
         assert_eq!(queue.took(table, 0, 0, ms(9)), Switch::Made, "0 computed for 8 ms");
     };
     shuttle::check_random(run, 1);

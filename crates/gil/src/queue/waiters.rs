@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use headway_sched::{Thread, ThreadId, Threads};
 
 use super::Waiters;
+use super::cpu_time::CpuTime;
 use super::futex::ProcessFutex;
 use super::wakeup;
 use crate::counters::{ProcessCounters, ROWS, free_list};
@@ -26,11 +27,14 @@ struct WaiterRecord {
     has_hint: AtomicBool,
     /// The futex that the thread waits on; see `wakeup`.
     futex: ProcessFutex,
+    /// See [`CpuTime`]. Writer and reader: the thread, in events of its takes and drops.
+    cpu_time: UnsafeCell<CpuTime>,
 }
 
 const _: () = assert!(std::mem::offset_of!(WaiterRecord, futex) == 128);
 
-// SAFETY: `thread` is accessed only as `LockedWaiters` and `forced_wait_ended` allow.
+// SAFETY: `thread` and `cpu_time` are accessed only as `LockedWaiters` and `forced_wait_ended`
+// allow.
 unsafe impl Sync for WaiterRecord {}
 
 static RECORDS: [WaiterRecord; ROWS] = [const {
@@ -39,6 +43,7 @@ static RECORDS: [WaiterRecord; ROWS] = [const {
         core: AtomicU32::new(u32::MAX),
         has_hint: AtomicBool::new(false),
         futex: ProcessFutex::new(wakeup::AWAKE),
+        cpu_time: UnsafeCell::new(CpuTime::new()),
     }
 }; ROWS];
 
@@ -93,6 +98,18 @@ impl Waiters for LockedWaiters {
     fn share_a_core(&self, one: ThreadId, other: ThreadId) -> bool {
         share_a_core(one, other)
     }
+
+    #[inline(always)]
+    fn note_cpu_time(&mut self, this_thread: ThreadId, now_ns: u64) {
+        // SAFETY: as in `index_mut`.
+        unsafe { (*record(this_thread).cpu_time.get()).begin_hold(now_ns) };
+    }
+
+    #[inline(always)]
+    fn ran_ns(&mut self, this_thread: ThreadId, hold_ns: u64, now_ns: u64) -> u64 {
+        // SAFETY: as in `index_mut`.
+        unsafe { (*record(this_thread).cpu_time.get()).end_hold(hold_ns, now_ns) }
+    }
 }
 
 /// The futex of the calling thread. Without the mutex.
@@ -125,6 +142,8 @@ pub fn share_a_core(one: ThreadId, other: ThreadId) -> bool {
 pub fn clear(row: ThreadId) {
     // SAFETY: no queue has the row yet, and its thread is the caller.
     unsafe { *record(row).thread.get() = Thread::new() };
+    // SAFETY: likewise.
+    unsafe { *record(row).cpu_time.get() = CpuTime::new() };
     set_hint(row, false);
 }
 

@@ -1,7 +1,7 @@
 //! A scheduler and a few threads, whose events a test reports one by one.
 #![allow(dead_code)] // Each test file is a separate crate and uses only a part of this module.
 
-use headway_sched::{NEVER, Policy, Scheduler, Thread, ThreadId, Threads};
+use headway_sched::{NEVER, Policy, Scheduler, Thread, ThreadId, Threads, WHOLE_HOLD};
 use std::ops::{Index, IndexMut};
 
 /// The threads, by id.
@@ -30,13 +30,21 @@ pub const INTERVAL_NS: u64 = 5 * MS;
 pub struct Gil<P> {
     pub scheduler: Scheduler<P>,
     pub threads: Table,
+    /// Threads that were forced to drop. Their forced-switch wait ends when a test says so, or with
+    /// their next event.
+    forced: Vec<ThreadId>,
     now_ns: u64,
 }
 
 impl<P: Policy> Gil<P> {
     pub fn under(policy: P) -> Self {
         let threads = Table(vec![Thread::new(); 50]);
-        Self { scheduler: Scheduler::with_policy(policy, 1), threads, now_ns: MS }
+        Self {
+            scheduler: Scheduler::with_policy(policy, 1),
+            threads,
+            forced: Vec::new(),
+            now_ns: MS,
+        }
     }
 
     pub fn pass(&mut self, ns: u64) -> &mut Self {
@@ -45,22 +53,39 @@ impl<P: Policy> Gil<P> {
     }
 
     pub fn wait(&mut self, thread: ThreadId) -> &mut Self {
+        self.end_forced_wait(thread);
         self.scheduler.wait(&mut self.threads, thread, INTERVAL_NS, self.now_ns);
         self
     }
 
     pub fn take(&mut self, thread: ThreadId) -> &mut Self {
+        self.end_forced_wait(thread);
         self.scheduler.take(&mut self.threads, thread, self.now_ns);
         self
     }
 
     pub fn drop(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.drop(&mut self.threads, thread, false, self.now_ns);
+        self.scheduler.drop(&mut self.threads, thread, false, WHOLE_HOLD, self.now_ns);
         self
     }
 
     pub fn drop_forced(&mut self, thread: ThreadId) -> &mut Self {
-        self.scheduler.drop(&mut self.threads, thread, true, self.now_ns);
+        self.drop_after_running(thread, WHOLE_HOLD)
+    }
+
+    /// Drops on request, after a hold in which the thread ran for `ran_ns`.
+    pub fn drop_after_running(&mut self, thread: ThreadId, ran_ns: u64) -> &mut Self {
+        self.scheduler.drop(&mut self.threads, thread, true, ran_ns, self.now_ns);
+        self.forced.push(thread);
+        self
+    }
+
+    /// The forced-switch wait of a thread ends.
+    pub fn end_forced_wait(&mut self, thread: ThreadId) -> &mut Self {
+        if self.forced.contains(&thread) {
+            self.forced.retain(|forced| *forced != thread);
+            self.threads[thread].forced_wait_ended(self.now_ns);
+        }
         self
     }
 

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::{Index, IndexMut};
 
-use headway_sched::{NEVER, PolicyName, Scheduler, Thread, ThreadId, Threads, is_cpu_bound};
+use headway_sched::{
+    NEVER, PolicyName, Scheduler, Thread, ThreadId, Threads, WHOLE_HOLD, is_cpu_bound,
+};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -307,7 +309,7 @@ impl IdealGil {
         let actor = &mut self.actors[id as usize];
         actor.compute_left_ns = actor.compute_left_ns.saturating_sub(self.now_ns - from_ns);
         self.holds.push(Hold { thread: id, from_ns, to_ns: self.now_ns, forced });
-        self.scheduler.drop(&mut self.threads, id, forced, self.now_ns);
+        self.scheduler.drop(&mut self.threads, id, forced, WHOLE_HOLD, self.now_ns);
         self.holder = None;
         let woken = self.scheduler.next(&self.threads, self.now_ns);
         if let Some(next) = woken {
