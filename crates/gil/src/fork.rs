@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use headway_measure::clock;
 
 use crate::counters::{self, aggregation, free_list, mapping};
+use crate::gil::life;
 use crate::hook::thread_start;
-use crate::registry::gil::life;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{

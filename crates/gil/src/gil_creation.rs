@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
 
-use crate::registry::addresses::Addresses;
-use crate::registry::gil::{Gil, Role, life};
+use crate::gil::addresses::Addresses;
+use crate::gil::{Gil, Role, life};
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, interpreters};
 use crate::{counters, events, finalization, installation};

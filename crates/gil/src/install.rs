@@ -8,12 +8,12 @@ use headway_measure::{clock, tsc};
 
 use crate::counters::mapping::{self, MappingError};
 use crate::counters::{self, aggregation, free_list};
+use crate::gil::addresses::{self, Addresses};
 use crate::hook::slots::{self, SlotError};
 use crate::hook::{self, elf};
 use crate::installation::{self, Change, is_installed};
 use crate::parked_waits::{self, ThreadStates};
 use crate::queue::{self, waiters};
-use crate::registry::addresses::{self, Addresses};
 use crate::registry::interpreter_list::NewestInterpreter;
 use crate::registry::interpreters::{self, InterpreterId};
 use crate::registry::thread_end::end_of_thread;

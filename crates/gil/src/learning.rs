@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use crate::registry::addresses::Addresses;
+use crate::gil::addresses::Addresses;
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
 

@@ -12,6 +12,7 @@
 //! An event flows from [`hook`] through [`events`] to [`counters`] and the [`queue`]:
 //! - [`hook`]: the replaced functions, and how they get into the slots.
 //! - [`events`]: what an event means.
+//! - [`gil`]: one GIL, and how an event changes it.
 //! - [`counters`]: what is counted, in memory that other processes can map.
 //! - [`queue`]: the threads that wait while a policy schedules; [`kernel_hints`] for their cores.
 //! - [`registry`]: which GILs, interpreters and threads exist.
@@ -39,6 +40,7 @@ mod events;
 pub mod finalization;
 mod foreign_memory;
 mod fork;
+mod gil;
 mod gil_creation;
 mod hook;
 mod install;

@@ -16,9 +16,10 @@ use headway_measure::add;
 use headway_measure::clock::now_ns;
 
 use crate::counters::{ProcessCounters, ThreadCounters};
+use crate::gil::locked::Locked;
+use crate::gil::{Gil, LONG_HOLD_NS};
 use crate::profile::{self, EndedWait};
 use crate::queue::waiters::LockedWaiters;
-use crate::registry::gil::{Gil, LONG_HOLD_NS, Locked};
 use crate::registry::rows;
 use crate::registry::threads::{self, this_thread};
 use crate::trace::{self, Kind};
@@ -52,16 +53,17 @@ pub fn open_held(
     true
 }
 
-/// A thread begins a timed wait. Returns CPython's switch number, to pass to [`timed_wait_ended`].
+/// A thread begins a timed wait; `waiter` is its row, if it has one, and its counters. Returns
+/// CPython's switch number, to pass to [`timed_wait_ended`].
 pub fn timed_wait_began(
     gil: &'static Gil,
     locked: &mut Locked,
-    process: &'static ProcessCounters,
+    waiter: Option<(u32, &'static ThreadCounters)>,
     now_ns: u64,
 ) -> u64 {
     let now_ns = gil.time_of_event_ns(locked, now_ns);
     locked.in_timed_wait += 1;
-    if let Some((row, counters)) = rows::of_this_thread(gil, process) {
+    if let Some((row, counters)) = waiter {
         if row != gil.unmeasured.load(Relaxed) && counters.wait_began_ns.load(Relaxed) == 0 {
             let began_ns = mutex_wait_began_ns(gil).unwrap_or(now_ns);
             if profile::is_on() {

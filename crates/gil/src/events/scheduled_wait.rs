@@ -7,9 +7,10 @@ use headway_sched::ThreadId;
 
 use super::{Outcome, timed_wait_began, timed_wait_ended};
 use crate::counters::ProcessCounters;
+use crate::gil::Gil;
+use crate::gil::locked::Locked;
 use crate::queue::Step;
 use crate::queue::waiters::LockedWaiters;
-use crate::registry::gil::{Gil, Locked};
 use crate::registry::{rows, threads};
 
 /// A wait of the calling thread.
@@ -36,11 +37,11 @@ pub fn begin(
     if !locked.queue.schedules() || !locked.held {
         return None;
     }
-    let (row, _) = rows::of_this_thread(gil, process)?;
+    let (row, counters) = rows::of_this_thread(gil, process)?;
     if row == gil.unmeasured.load(Relaxed) {
         return None;
     }
-    let switch_number = timed_wait_began(gil, locked, process, began_ns);
+    let switch_number = timed_wait_began(gil, locked, Some((row, counters)), began_ns);
     // SAFETY: this is an event, so the mutex is held.
     let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
     let own_slice_ns = threads::switch_interval_of_this_thread_ns();

@@ -9,8 +9,8 @@ use headway_measure::tsc;
 use super::{Hook, scheduling};
 use crate::counters::{self, ProcessCounters};
 use crate::events::{self, Outcome};
-use crate::registry::gil::{Gil, Role, life};
-use crate::registry::gils;
+use crate::gil::{Gil, Role, life};
+use crate::registry::{gils, rows};
 use crate::{installation, learning};
 
 type Cond = *mut c_void;
@@ -135,7 +135,10 @@ unsafe extern "C-unwind" fn cond_timedwait(
     }
     // SAFETY: a waiter holds the GIL's mutex when it begins to wait.
     let switch_number = unsafe {
-        gil.event(opening, |locked| events::timed_wait_began(gil, locked, process, began_ns))
+        gil.event(opening, |locked| {
+            let waiter = rows::of_this_thread(gil, process);
+            events::timed_wait_began(gil, locked, waiter, began_ns)
+        })
     };
     // SAFETY: the caller's own call.
     let result = unsafe { real(cond, mutex, until) };

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use headway_measure::clock::now_ns;
 
 use super::Hook;
+use crate::gil::addresses::cond_of_mutex;
+use crate::gil::{Gil, Role, life};
 use crate::installation;
-use crate::registry::addresses::cond_of_mutex;
-use crate::registry::gil::{Gil, Role, life};
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
 

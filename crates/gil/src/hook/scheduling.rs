@@ -11,9 +11,9 @@ use headway_measure::clock::now_ns;
 use super::mutex;
 use crate::counters::ProcessCounters;
 use crate::events::scheduled_wait;
+use crate::gil::{Gil, Opening};
 use crate::kernel_hints;
 use crate::queue::{Step, waiters, wakeup};
-use crate::registry::gil::{Gil, Opening};
 use crate::registry::rows;
 
 type Mutex = *mut libc::pthread_mutex_t;

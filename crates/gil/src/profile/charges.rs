@@ -27,7 +27,7 @@ const LAST_READING_NS: u64 = 20_000_000;
 ///
 /// Writers: `charged_held_ns`, `charged_waits_ns`, the limits, `random` and the fields of the last
 /// reading: the holder of the store's lock. All others: events, with the GIL's mutex held. Readers:
-/// events, and any thread within [`Gil::read`](crate::registry::gil::Gil::read). Relaxed: the
+/// events, and any thread within [`Gil::read`](crate::gil::Gil::read). Relaxed: the
 /// mutex, the lock and the GIL's `sequence` order them.
 #[repr(C)]
 pub struct Charges {

@@ -16,7 +16,8 @@ use super::store::{self, Key, Kind, Store};
 use super::wakeup;
 use crate::counters::{self, ThreadCounters, free_list};
 use crate::finalization;
-use crate::registry::gil::{Gil, Locked};
+use crate::gil::Gil;
+use crate::gil::locked::Locked;
 use crate::registry::threads::this_thread;
 
 /// The store that hooks write to. Writers: `begin`, with release; `end`, in any thread; a forked

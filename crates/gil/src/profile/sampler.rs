@@ -23,7 +23,7 @@ use super::recording::{
 use super::store::{Key, Kind, Store};
 use super::wakeup;
 use crate::counters;
-use crate::registry::gil::{Gil, life};
+use crate::gil::{Gil, life};
 use crate::registry::gils;
 
 /// Set by `stop`, cleared by `begin`; read by the sampler.

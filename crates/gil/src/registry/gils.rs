@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::*};
 
 use headway_measure::clock;
 
-use super::addresses::Addresses;
-use super::gil::{Gil, Role, life};
 use super::interpreter_list;
 use crate::counters::{self, GILS, NO_GIL, ProcessCounters, aggregation, free_list, state};
+use crate::gil::addresses::Addresses;
+use crate::gil::{Gil, Role, life};
 use crate::{membarrier, trace};
 
 /// The GILs of this process. Entry 0 is that of the main interpreter. An entry has the counters of

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use super::addresses::Addresses;
 use super::interpreter_list::NewestInterpreter;
 use super::{gils, names};
 use crate::counters::ProcessCounters;
 use crate::foreign_memory;
+use crate::gil::addresses::Addresses;
 
 /// `PyInterpreterState_Head` and `PyInterpreterState_GetID`; 0 before the first install. Writer:
 /// install, before it patches the slot of `pthread_cond_init`. Reader: the hook of that function.

@@ -6,9 +6,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::*};
 
-use super::gil::{Gil, life};
 use super::{gils, rows, threads};
 use crate::counters::{self, GILS, NAME_BYTES, Name, free_list, state};
+use crate::gil::{Gil, life};
 use crate::{registry_lock, trace};
 
 /// The name of the GIL that one sub-interpreter owns.

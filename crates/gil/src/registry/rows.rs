@@ -4,10 +4,10 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::gil::Gil;
 use super::gils;
 use super::threads::{Link, Thread, current, current_or_new, this_thread};
 use crate::counters::{ProcessCounters, ThreadCounters, free_list, state};
+use crate::gil::Gil;
 use crate::queue::waiters;
 
 /// The row of the calling thread for `gil`, and its counters; a new row in the thread's first

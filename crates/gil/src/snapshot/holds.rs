@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::*;
 use headway_measure::clock::now_ns;
 
 use crate::counters::{self, ProcessCounters, ThreadCounters, free_list, state};
+use crate::gil::{Gil, LONG_HOLD_NS, life};
 use crate::installation::is_installed;
-use crate::registry::gil::{Gil, LONG_HOLD_NS, life};
 use crate::registry::{gils, names};
 
 /// A hold that has not ended.

@@ -19,7 +19,7 @@ use crate::counters::file::Reader;
 use crate::counters::mapping::{self, MappingError};
 use crate::counters::{self, NO_GIL, ProcessCounters, ThreadCounters};
 use crate::counters::{aggregation, free_list, state};
-use crate::registry::gil::Gil;
+use crate::gil::Gil;
 use crate::registry::gils;
 use crate::registry_lock;
 use copies::Copies;

@@ -13,7 +13,7 @@ use headway_measure::clock::now_ns;
 
 use super::rows::{GilRow, gil_row, holding};
 use crate::counters::{self, NO_GIL, ProcessCounters, ThreadCounters, free_list, state};
-use crate::registry::gil::Gil;
+use crate::gil::Gil;
 use crate::registry::gils;
 use crate::{parked_waits, registry_lock};
 

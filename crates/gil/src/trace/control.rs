@@ -10,8 +10,8 @@ use super::recording::{self, Kind, is_on, name_gil, record};
 use super::ring::{self, MAX_ENTRIES, Ring, ring_bytes};
 use crate::counters::mapping::MappingError;
 use crate::counters::{self, file};
+use crate::gil::life;
 use crate::profile;
-use crate::registry::gil::life;
 use crate::registry::{gils, rows};
 
 /// Begins a trace with room for this number of events, or a few more. The ring lies behind the

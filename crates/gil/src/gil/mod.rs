@@ -1,6 +1,15 @@
 //! One GIL: its state, how an event changes it, and how readers get a consistent copy.
 //!
+//! - [`Gil::event`]: every change; [`Gil::read`]: a consistent copy.
+//! - [`locked`]: the state that the GIL's mutex guards; [`unanswered`]: what a holder does while a
+//!   drop request is pending.
+//! - [`addresses`]: where the parts of a GIL lie in CPython's memory.
+//!
 //! Events run in hooks, with the GIL's mutex held. Readers are in any thread and take no lock.
+
+pub mod addresses;
+pub mod locked;
+pub mod unanswered;
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -9,13 +18,12 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 
 use headway_measure::clock::now_ns;
-use headway_measure::tsc::{Conversion, Reading};
-use headway_sched::ThreadId;
+use headway_measure::tsc::Reading;
 
-use super::addresses::Addresses;
-use super::unanswered::Unanswered;
-use crate::counters::{GilCounters, Name, ProcessCounters, ThreadCounters, free_list, state};
-use crate::queue::Queue;
+use addresses::Addresses;
+use locked::Locked;
+
+use crate::counters::{GilCounters, Name, ProcessCounters, free_list, state};
 use crate::queue::forced_switch::ForcedSwitch;
 use crate::{installation, membarrier};
 
@@ -28,61 +36,6 @@ pub enum Role {
 
 /// The end of a hold of this length is stored, for a watchdog that observes holds.
 pub const LONG_HOLD_NS: u64 = 10_000_000;
-
-/// The present state of a GIL. Guarded by the GIL's mutex, which CPython holds around every call
-/// that the hooks see.
-#[repr(C)]
-pub struct Locked {
-    /// The time of the opening or of the last event; see `Gil::time_of_event_ns`.
-    latest_ns: u64,
-    /// The holder's counters; null before the first hold.
-    pub holder: *const ThreadCounters,
-    /// The row of the thread that took last; `u32::MAX` before the first take.
-    pub last_holder: u32,
-    /// Threads inside a timed wait whose beginning the hook saw.
-    pub in_timed_wait: u32,
-    /// Threads whose wait has begun and has not ended.
-    pub waiters: u32,
-    pub held: bool,
-    /// True while a drop request against the present hold is pending.
-    pub drop_requested: bool,
-    /// True if the policy made the request before the switch interval was over: a preemption.
-    pub requested_early: bool,
-    /// When the pending request was made for the first time.
-    pub requested_ns: u64,
-    /// When the pending request was made for the last time.
-    pub requested_last_ns: u64,
-    /// The CPU time of the holder while the request is pending.
-    pub unanswered: Unanswered,
-    pub queue: Queue,
-    /// Gives the readings of the time-stamp counter their times.
-    conversion: Conversion,
-}
-
-impl Locked {
-    const fn new() -> Self {
-        Self {
-            latest_ns: 0,
-            holder: std::ptr::null(),
-            last_holder: u32::MAX,
-            in_timed_wait: 0,
-            waiters: 0,
-            held: false,
-            drop_requested: false,
-            requested_early: false,
-            requested_ns: 0,
-            requested_last_ns: 0,
-            unanswered: Unanswered::new(),
-            queue: Queue::new(),
-            conversion: Conversion::new(),
-        }
-    }
-
-    /// The present holder, as the scheduler identifies it.
-    pub fn holder_id(&self) -> Option<ThreadId> {
-        self.held.then_some(self.last_holder)
-    }
-}
 
 /// The life of a GIL.
 ///
