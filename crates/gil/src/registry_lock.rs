@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
+use rustix::thread::futex::{self, Flags};
+
 /// The lock.
 ///
 /// | value | meaning |
@@ -23,7 +25,8 @@ pub struct RegistryGuard(());
 pub fn lock() -> RegistryGuard {
     if LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         while LOCK.swap(2, Acquire) != 0 {
-            futex(libc::FUTEX_WAIT, 2);
+            // It returns after a wake, a changed word or a signal.
+            let _ = futex::wait(&LOCK, Flags::PRIVATE, 2, None);
         }
     }
     RegistryGuard(())
@@ -32,7 +35,8 @@ pub fn lock() -> RegistryGuard {
 impl Drop for RegistryGuard {
     fn drop(&mut self) {
         if LOCK.swap(0, Release) == 2 {
-            futex(libc::FUTEX_WAKE, 1);
+            // It cannot fail for a word of this process.
+            let _ = futex::wake(&LOCK, Flags::PRIVATE, 1);
         }
     }
 }
@@ -40,11 +44,4 @@ impl Drop for RegistryGuard {
 /// Clears the lock in a forked child, in which its holder does not exist.
 pub fn forget_holder() {
     LOCK.store(0, Relaxed);
-}
-
-fn futex(operation: libc::c_int, value: u32) {
-    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is static. A wait without a timeout returns after a wake, a changed word or
-    // a signal, and the caller checks the word again.
-    unsafe { libc::syscall(libc::SYS_futex, LOCK.as_ptr(), operation, value, 0, 0, 0) };
 }

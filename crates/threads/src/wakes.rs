@@ -7,6 +7,9 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use rustix::thread::futex::{self, Flags};
+use rustix::time::Timespec;
+
 /// Counts the wake-ups of the process. Written by any thread and by signal handlers, read by the
 /// threads that sleep. `SeqCst`: wake-ups are rare.
 static WAKES: AtomicU32 = AtomicU32::new(0);
@@ -19,18 +22,16 @@ pub fn count() -> u32 {
 /// Async-signal-safe.
 pub fn wake_all() {
     WAKES.fetch_add(1, SeqCst);
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is static.
-    unsafe { libc::syscall(libc::SYS_futex, WAKES.as_ptr(), operation, i32::MAX) };
+    // It cannot fail for a word of this process.
+    let _ = futex::wake(&WAKES, Flags::PRIVATE, i32::MAX as u32);
 }
 
 /// Sleeps until the wake-up after `wakes`, for `timeout` at most. May return early.
 pub fn sleep_while(wakes: u32, timeout: Duration) {
-    let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is static, and the timeout outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, WAKES.as_ptr(), operation, wakes, &raw const timeout) };
+    // A wake-up, a timeout, a signal and a word that has changed are all the same to the caller.
+    let _ = futex::wait(&WAKES, Flags::PRIVATE, wakes, Some(&timeout));
 }
