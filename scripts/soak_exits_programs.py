@@ -524,9 +524,18 @@ def thread_at_exit() -> None:
 
 def measuring_daemons(count: int, policy: str) -> None:
     """Threads that call Headway all the time, also while the interpreter ends. Without Headway
-    they compute."""
+    they compute, after imports like those of a profile: CPython 3.12.1 warns of a fork while it
+    holds the import lock, and hangs if another thread imports `re` meanwhile."""
+
+    def import_and_compute() -> None:
+        from importlib import import_module
+
+        for module in ("dataclasses", "inspect", "typing"):
+            import_module(module)
+        compute()
+
     if "HEADWAY_SOAK_MEASURED" not in os.environ:
-        return start_daemons(count, compute)
+        return start_daemons(count, import_and_compute)
     from headway import errors, gil
 
     def measure() -> None:
