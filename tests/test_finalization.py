@@ -33,6 +33,7 @@ OTHERS = {
     *("server_begin_block", "server_block", "server_end_block", "server_read_tls"),
     *("server_requests", "stacks_open", "stacks_register", "telemetry_add_holders"),
     *("telemetry_encode", "telemetry_holder_names", "telemetry_parse", "telemetry_read"),
+    "telemetry_spread",
     *("telemetry_receive", "telemetry_record", "telemetry_waker"),
 }
 # CPython 3.13.0 itself crashes in one exit of forty in which a daemon thread creates interpreters.

@@ -56,16 +56,18 @@ def test_steps_have_every_tick_once(recorded: Bench, step: float) -> None:
     points = recorded.history.records(start, end, step, EVERYTHING)
     length = recorded.history.step_of(start, end, step, EVERYTHING)
     assert length >= step
-    assert [time for time, _ in points] == [points[0][0] + n * length for n in range(len(points))]
+    assert [time for time, _, _ in points] == [
+        points[0][0] + n * length for n in range(len(points))
+    ]
     assert points[0][0] <= start < points[0][0] + length
     # The first step begins before the range.
     missing = max(0, points[0][0] - START - 1)
-    assert sum(requests(record) for _, record in points) == (4200 - missing) * 30
+    assert sum(requests(record) for _, record, _ in points) == (4200 - missing) * 30
 
 
 def test_steps_without_ticks_are_none(recorded: Bench) -> None:
     points = recorded.history.records(START - 100, START, 10, EVERYTHING)
-    assert [record for _, record in points] == [None] * len(points)
+    assert [record for _, record, _ in points] == [None] * len(points)
     assert recorded.history.record(START - 100, START, EVERYTHING) is None
 
 
@@ -117,7 +119,7 @@ def test_processes_are_told_apart_by_host_and_group(tmp_path: Path) -> None:
     ):
         assert bench.requests(START, end, selection) == seconds * 10
         points = bench.history.records(START, end, 10, selection)
-        assert sum(requests(record) for _, record in points) == seconds * 10
+        assert sum(requests(record) for _, record, _ in points) == seconds * 10
     bench.stop()
 
 
@@ -145,9 +147,9 @@ def test_an_hour_old_range_is_answered_by_coarser_rows(tmp_path: Path) -> None:
     step = bench.history.step_of(START, START + 600, 10, EVERYTHING)
     assert step == 60
     points = bench.history.records(START, START + 601, 10, EVERYTHING)
-    assert sum(requests(record) for _, record in points) == 6000
+    assert sum(requests(record) for _, record, _ in points) == 6000
     of_one = bench.history.records(START, START + 601, 10, Selection(pids=frozenset({100})))
-    assert sum(requests(record) for _, record in of_one) == 6000
+    assert sum(requests(record) for _, record, _ in of_one) == 6000
     assert bench.requests(START + 90, START + 91) == 600
     bench.stop()
 
@@ -179,8 +181,8 @@ def totals(bench: Bench, step: float) -> tuple[int, int]:
     pids = Selection(pids=frozenset({100, 200}))
     of_processes = bench.history.records(START, end, step, pids)
     return (
-        sum(requests(record) for _, record in points),
-        sum(requests(record) for _, record in of_processes),
+        sum(requests(record) for _, record, _ in points),
+        sum(requests(record) for _, record, _ in of_processes),
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ticks import START, Bench
+from ticks import START, Bench, tick
 
+from headway.recorder.export.families import collect
 from headway.recorder.query.measuring import measure, measure_now
-from headway.recorder.query.query import Range
+from headway.recorder.query.query import Question, Range
+from headway.recorder.site import api
 from headway.recorder.store.selection import EVERYTHING
 
 PIDS = (101, 102)
@@ -88,3 +90,100 @@ def test_what_to_try_is_said_of_a_group_and_not_of_one_of_its_processes() -> Non
     bench.stop()
     alone.stop()
     assert process["verdict"]["advice"]
+
+
+RSS = 50_000_000
+
+
+def give_late(bench: Bench, pid: int, period_s: float) -> None:
+    bench.sequence += 1
+    bench.give(tick(pid, bench.sequence, bench.clock.now, sample_period=period_s))
+    if bench.store is not None:
+        bench.store_now()
+
+
+@pytest.mark.parametrize("late_s", [1.9, 11.0, 67.3, 4000.0])
+@pytest.mark.parametrize("step", [1, 10, 60, 300, 3600])
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize("pids", [(), PIDS])
+def test_a_late_tick_multiplies_no_level(
+    tmp_path: Path, late_s: float, step: int, is_settled: bool, pids: tuple[int, ...]
+) -> None:
+    """A process that was stopped, or whose recorder was not there, reports the time in one tick."""
+    bench = Bench(tmp_path / "store.sqlite")
+    bench.run(130, PIDS)
+    bench.clock.now += late_s
+    for pid in PIDS:
+        give_late(bench, pid, late_s)
+    bench.run(130, PIDS)
+    if is_settled:
+        bench.clock.now += 70
+        bench.settle()
+        bench.clock.now -= 70
+    end = bench.clock.now
+    steps = min(2000, -(-(end - START) // step))
+    query = "&".join(
+        [f"from={end - steps * step}", f"to={end}", f"points={steps:.0f}"]
+        + [f"pid={pid}" for pid in pids]
+    )
+    answer = api.series(bench.history, Question(query))
+    requests = bench.requests(START, end + 1)
+    bench.stop()
+    found = [point["summary"] for point in answer["points"] if point["summary"]]
+    # Whole steps, and those at the ends.
+    assert {summary["processes"] for summary in found[1:-1]} <= {2.0}
+    for summary in found:
+        assert summary["processes"] <= 2.0
+        assert summary["rss_per_process"] == pytest.approx(RSS)
+        assert summary["rss"] <= 2 * RSS * 1.001
+        assert summary["threads"] <= 4.001
+        assert summary["cpu"] <= 0.501
+    # It is measured once, wherever it is counted.
+    assert requests == (260 + 1) * 2 * 10
+
+
+@pytest.mark.parametrize("late_s", [1.9, 11.0, 600.0])
+def test_a_late_tick_is_no_level_of_the_last_seconds(late_s: float) -> None:
+    """Neither in `headway top` nor in /metrics."""
+    bench = Bench(None)
+    bench.run(20, PIDS)
+    bench.clock.now += late_s
+    give_late(bench, PIDS[0], late_s)
+    bench.clock.now += 0.1
+    now = measure_now(bench.history, bench.clock.now, 10.0)
+    span = Range(bench.clock.now - 10, bench.clock.now)
+    measured = measure(bench.history, span, EVERYTHING)
+    exported = {
+        (family.metric.name, sample.labels["group"]): sample.value
+        for family in collect(bench.history)
+        for sample in family.samples
+        if family.metric.name in ("headway_resident_memory_bytes", "headway_threads")
+    }
+    bench.stop()
+    for each in (now["total"], now["groups"][0], now["processes"][0], measured):
+        heard = each["summary"]["processes"]
+        assert heard <= 2
+        assert each["summary"]["rss"] == pytest.approx(heard * RSS)
+        assert each["summary"]["threads"] == pytest.approx(heard * 2)
+    assert exported["headway_resident_memory_bytes", "shop"] <= 2 * RSS
+    assert exported["headway_threads", "shop"] <= 4
+
+
+def test_a_tick_that_is_longer_than_the_window() -> None:
+    """With --telemetry-interval 60, the last ten seconds have a tick of a minute."""
+    bench = Bench(None)
+    for _ in range(3):
+        bench.clock.now += 60
+        bench.sequence += 1
+        bench.give(
+            tick(
+                100,
+                bench.sequence,
+                bench.clock.now,
+                sample_period=60.0,
+                telemetry_interval=60.0,
+            )
+        )
+    summary = measure_now(bench.history, bench.clock.now + 0.1, 10.0)["total"]["summary"]
+    bench.stop()
+    assert (summary["processes"], summary["rss"]) == (1, pytest.approx(RSS))

@@ -94,7 +94,7 @@ def test_a_kill_loses_nothing_that_was_committed(tmp_path: Path, seconds: int) -
     assert bench.requests(START, clock.now + 1) == expected + 4000
     for step in (10, 60, 300):
         points = bench.history.records(START, clock.now + 1, step, EVERYTHING)
-        assert sum(requests(record) for _, record in points) == expected + 4000
+        assert sum(requests(record) for _, record, _ in points) == expected + 4000
     bench.stop()
 
 
@@ -219,7 +219,7 @@ def test_a_damaged_row_is_left_out(tmp_path: Path) -> None:
         (key,) = database.execute("SELECT min(id) FROM minute").fetchone()
         database.execute("UPDATE minute SET ticks = x'789c00ff' WHERE id = ?", (key,))
     found = bench.history.records(START, START + 100, 1, EVERYTHING)
-    assert 0 < sum(requests(record) for _, record in found) < 1000
+    assert 0 < sum(requests(record) for _, record, _ in found) < 1000
     assert bench.requests(START, START + 120) == 1190
     bench.stop()
 
@@ -270,7 +270,7 @@ def test_after_a_clock_that_was_ahead_seconds_are_kept_again(tmp_path: Path) -> 
     # Another recorder has nothing of it in memory.
     bench = Bench(path, clock)
     found = bench.history.records(start, start + 100, 1, EVERYTHING)
-    assert [requests(record) for _, record in found] == [10] * 100
+    assert [requests(record) for _, record, _ in found] == [10] * 100
     bench.stop()
 
 

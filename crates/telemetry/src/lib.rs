@@ -9,6 +9,7 @@
 //! - `datagram`: writing and parsing datagrams.
 //! - `histogram`: the code of a histogram.
 //! - `record`, `tick`, `merge`: the code of records, records of ticks, sums of records.
+//! - `spread`: the parts of the record of a late tick.
 //! - `lines`, `stacks`: lines of code and their callers, whose names a tick has only once.
 //! - `plausible`: bounds on the values of a tick.
 //!
@@ -22,6 +23,7 @@ pub mod lines;
 pub mod merge;
 pub mod plausible;
 pub mod record;
+pub mod spread;
 pub mod stacks;
 pub mod tick;
 mod varint;

@@ -18,11 +18,11 @@ use headway_telemetry::lines::LineNames;
 use headway_telemetry::merge::Sum;
 use headway_telemetry::record::RecordWriter;
 use headway_telemetry::stacks::CallIds;
-use headway_telemetry::{Malformed, plausible, tick};
+use headway_telemetry::{Malformed, plausible, spread, tick};
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
-pub static FUNCTIONS: Methods<10> = Methods::new([
+pub static FUNCTIONS: Methods<11> = Methods::new([
     function(
         c"telemetry_arrived",
         arriving::arrived,
@@ -84,6 +84,16 @@ pub static FUNCTIONS: Methods<10> = Methods::new([
         c"telemetry_merge(records) -> bytes\n\
           \n\
           The sum of an iterable of records, of one process over time or of several processes.",
+    ),
+    function(
+        c"telemetry_spread",
+        spread,
+        c"telemetry_spread(record: bytes, end: float, origin: float, width: float)\n\
+          -> [(cell: int, record: bytes)]\n\
+          \n\
+          The cells of `width` seconds from `origin` on in which a tick lies that ended at `end`,\n\
+          the latest first. The record of a late tick, or of one longer than a cell, is divided\n\
+          over the cells that it covers, as far as they begin at `origin` or later.",
     ),
     function(
         c"telemetry_read",
@@ -187,6 +197,17 @@ fn merge<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>>
         sum.add(bytes).map_err(|error| refuse(py, error))?;
     }
     Object::from_bytes(py, &sum.into_record())
+}
+
+fn spread<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (record, end_s, origin_s, width_s): (&[u8], f64, f64, f64) =
+        arguments(py, "telemetry_spread", given)?;
+    if !(end_s.is_finite() && origin_s.is_finite() && width_s.is_finite() && width_s > 0.0) {
+        return Err(Exception::ValueError.raise(py, "times are finite, and a width is positive"));
+    }
+    let cells = spread::spread(record, end_s, origin_s, width_s);
+    let cells = cells.map_err(|error| refuse(py, error))?;
+    list(py, &cells, |(cell, part)| tuple(py, &[cell, &Object::from_bytes(py, part)?]))
 }
 
 fn encode<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

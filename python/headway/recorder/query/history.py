@@ -1,6 +1,8 @@
 """Recorded data over any range of time: combines the live window and the store.
 
-A tick belongs to the range that contains its time, which is the end of the tick's interval.
+A tick belongs to the range that contains its time, which is the end of the tick's interval. A late
+tick, which covers several intervals, belongs to each range or step for the time that it covers
+there, so that no level is a multiple of itself.
 Thread-safe: each query copies the data that it needs from the live window, and reads the store in
 one short transaction of its own connection.
 
@@ -17,7 +19,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway import _native
 from headway.recorder.metrics.totals import Totals
@@ -40,6 +42,15 @@ MAX_INTERVAL_S = 60.0
 WIDEST_S = PROCESS_LEVELS[-1].width_s
 NOBODY = Key("", 0, 0.0)
 UNREADABLE = (sqlite3.Error, OSError, schema.WrongStore)
+
+
+class Step(NamedTuple):
+    """The sum of the records of a step, or `None` without any. `heard` is the number of processes
+    that reported, if the records tell."""
+
+    time: float
+    record: bytes | None
+    heard: int | None
 
 
 class NoRecording(Exception):
@@ -110,12 +121,10 @@ class History:
     def record(self, start: float, end: float, selection: Selection) -> bytes | None:
         """The sum over processes and time, or `None` if nothing was recorded."""
         pieces = self._pieces(start, end, end - start, selection, of_groups=not selection.pids)
-        return merge([piece.record for _, piece in pieces]) if pieces else None
+        return merge([record for _, _, record in pieces]) if pieces else None
 
-    def records(
-        self, start: float, end: float, step: float, selection: Selection
-    ) -> list[tuple[float, bytes | None]]:
-        """The sums over processes, one for each step, with the begin of each step.
+    def records(self, start: float, end: float, step: float, selection: Selection) -> list[Step]:
+        """The sums over processes, one for each step.
 
         If the remaining rows are coarser than `step`, or processes report less often, the steps are
         longer: `step_of` returns their length. They begin at multiples of their length.
@@ -124,10 +133,16 @@ class History:
         step = self.step_of(start, end, step, selection, of_groups)
         first = start // step * step
         cells: dict[int, list[bytes]] = defaultdict(list)
-        for _, piece in self._pieces(first, end, step, selection, of_groups):
-            cells[int((piece.time - first) // step)].append(piece.record)
+        keys: dict[int, set[Key]] = defaultdict(set)
+        for cell, key, record in self._pieces(first, end, step, selection, of_groups):
+            cells[cell].append(record)
+            keys[cell].add(key)
         return [
-            (first + cell * step, merge(cells[cell]) if cell in cells else None)
+            Step(
+                first + cell * step,
+                merge(cells[cell]) if cell in cells else None,
+                None if NOBODY in keys[cell] else len(keys[cell]),
+            )
             for cell in range(steps_in(first, end, step))
         ]
 
@@ -170,8 +185,8 @@ class History:
     ) -> list[tuple[Process, bytes]]:
         """The sum over time of each process."""
         found: dict[Key, list[bytes]] = defaultdict(list)
-        for key, piece in self._pieces(start, end, end - start, selection, of_groups=False):
-            found[key].append(piece.record)
+        for _, key, record in self._pieces(start, end, end - start, selection, of_groups=False):
+            found[key].append(record)
         processes = self._by_key(start, end, selection)
         return [(processes[key], merge(found[key])) for key in processes if key in found]
 
@@ -183,8 +198,8 @@ class History:
         step = self.step_of(start, end, step, selection, of_groups=False)
         first = start // step * step
         cells: dict[Key, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-        for key, piece in self._pieces(first, end, step, selection, of_groups=False):
-            cells[key][int((piece.time - first) // step)].append(piece.record)
+        for cell, key, record in self._pieces(first, end, step, selection, of_groups=False):
+            cells[key][cell].append(record)
         processes = self._by_key(first, end, selection)
         return [
             (
@@ -289,11 +304,11 @@ class History:
         return dict(sorted(found.items(), key=lambda each: (each[1].host, each[1].group, each[0])))
 
     def _pieces(
-        self, start: float, end: float, widest_s: float, selection: Selection, of_groups: bool
-    ) -> list[tuple[Key, Piece]]:
-        """The records that together cover the range, each with its process. They are no wider than
-        `widest_s`, unless finer ones are missing. `of_groups` allows records of groups; the key of
-        stored records is then NOBODY."""
+        self, start: float, end: float, step: float, selection: Selection, of_groups: bool
+    ) -> list[tuple[int, Key, bytes]]:
+        """The records that together cover the range, each with its step and its process. They are
+        no wider than a step, unless finer ones are missing. `of_groups` allows records of groups;
+        the key of stored rollups is then NOBODY."""
         live = None if selection.recording else self._live
         reader = self._reader_of(selection.recording)
         is_well = live is None or self._store_is_well()
@@ -310,7 +325,7 @@ class History:
                 stored_to = live_from = min(end, max(start, live.complete_from))
             try:
                 found, committed = _read_pieces(
-                    reader, start, stored_to, widest_s, selection, of_groups
+                    reader, start, stored_to, step, selection, of_groups
                 )
             except UNREADABLE:
                 live_from = start
@@ -325,7 +340,11 @@ class History:
                 for tick in ticks
                 if chosen(selection, tick.sender)
             ]
-        return found
+        return [
+            (cell, key, record)
+            for key, piece in found
+            for cell, record in steps_of(piece, start, step)
+        ]
 
 
 def _read_pieces(
@@ -349,10 +368,20 @@ def _read_pieces(
         packed = snapshot.fetch(spans, processes, groups)
         ticks = snapshot.ticks(start, end, processes)
         committed = snapshot.committed
-    pieces = [*unpack(packed), *ticks]
-    if of_groups:
-        return [(NOBODY, piece) for piece in pieces], committed
-    return [(keys[piece.owner], piece) for piece in pieces], committed
+    return [
+        (NOBODY if of_groups and piece.width_s else keys[piece.owner], piece)
+        for piece in (*unpack(packed), *ticks)
+    ], committed
+
+
+def steps_of(piece: Piece, start: float, step: float) -> list[tuple[int, bytes]]:
+    """The steps from `start` on to which a record belongs, and its part in each."""
+    if not piece.width_s:
+        # The store may have damaged records, which are in no sum.
+        with contextlib.suppress(ValueError):
+            return _native.telemetry_spread(piece.record, piece.time, start, step)
+    # A row that is partly outside the range is used where there are no finer ones.
+    return [(max(0, int((piece.time - start) // step)), piece.record)]
 
 
 def steps_in(start: float, end: float, step: float) -> int:

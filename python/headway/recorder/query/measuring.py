@@ -16,7 +16,7 @@ from headway.recorder.query.history import History
 from headway.recorder.query.process import Process
 from headway.recorder.query.query import Range
 from headway.recorder.records import configuration
-from headway.recorder.records.summary import Record, summarize, values
+from headway.recorder.records.summary import Record, summarize, values, count_processes
 from headway.recorder.store.selection import Selection
 
 
@@ -85,7 +85,7 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
     step = history.step_of(span.start, span.end, max(span.seconds / STEPS, LEAST_STEP_S), selection)
     found = [
         (at, record)
-        for at, record in history.records(span.start, span.end, step, selection)
+        for at, record, _ in history.records(span.start, span.end, step, selection)
         if record is not None
     ]
     record = _native.telemetry_read(_native.telemetry_merge([each for _, each in found]))
@@ -94,15 +94,11 @@ def _measure(history: History, span: Range, selection: Selection) -> Measured:
         # From the first step with data to the last. A tick may be longer than a step.
         tick_s = record.get("process_seconds", 0.0) / max(1, record.get("ticks", 1))
         covered_s = min(span.seconds, found[-1][0] - found[0][0] + max(step, tick_s))
-    processes = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
-    # One tick more or less in a short range must not change the number of processes.
-    whole, interval_s = round(processes), max(values(record, "telemetry_interval", 1.0))
+    processes = count_processes(record, covered_s)
     if span.seconds <= SHORT_S:
+        reported = record.get("process_seconds", 0.0) / covered_s if covered_s else 0.0
         heard = len(history.per_process(span.start, span.end, selection))
-        whole = heard if processes > HERE_ALL_ALONG * heard else whole
-        processes = float(whole)
-    elif covered_s and abs(processes - whole) <= 1.01 * whole * interval_s / covered_s:
-        processes = float(whole)
+        processes = float(heard if reported > HERE_ALL_ALONG * heard else round(reported))
     holds = _holds(history, span, selection, HOLDS_PER_VERDICT)
     return _judged(holds, record, covered_s, processes)
 
@@ -186,16 +182,16 @@ def _of_some(
 ) -> Measured:
     """Measures processes whose records over the range are known. Their average number follows from
     the time that each reported."""
-    merged = _native.telemetry_merge([records[each] for each in processes if each in records])
-    record = _native.telemetry_read(merged)
-    seconds = record.get("process_seconds", 0.0)
-    since = min((each.started for each in processes if each in records), default=span.start)
+    heard = [each for each in processes if each in records]
+    record = _native.telemetry_read(_native.telemetry_merge([records[each] for each in heard]))
+    since = min((each.started for each in heard), default=span.start)
     since = max(since, history.listens_since)
     covered_s = span.seconds if since <= span.start else max(span.end - since, 1.0)
     alive = sum(each.alive for each in processes)
     # Ticks do not end exactly with the range, so a number close to that of the living processes is
-    # replaced by it.
-    count = seconds / covered_s if abs(seconds / covered_s - alive) > 0.5 else float(alive)
+    # replaced by it, and none is larger than that of all processes.
+    count = min(record.get("process_seconds", 0.0) / covered_s, float(len(heard)))
+    count = count if abs(count - alive) > 0.5 else float(alive)
     return _judged(holds.of(selection), record, covered_s, count)
 
 

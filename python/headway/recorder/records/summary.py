@@ -175,6 +175,26 @@ def summarize(record: Record, seconds: float, processes: float | None = None) ->
     }
 
 
+# Up to this multiple of an interval, a range has one tick of a process or two.
+FEW_INTERVALS = 1.5
+
+
+def count_processes(record: Record, seconds: float, heard: int | None = None) -> float:
+    """The average number of processes that reported in a range of `seconds`. `heard` is the number
+    of different processes, if it is known.
+
+    One tick more or less does not change it: it is a whole number if it differs from that by one
+    interval of each process at most.
+    """
+    reported = _share(record.get("process_seconds", 0.0), seconds)
+    interval_s = max(values(record, "telemetry_interval", 1.0))
+    if heard is not None and (reported > heard or seconds <= FEW_INTERVALS * interval_s):
+        return float(heard)
+    whole = max(1, round(reported))
+    is_whole = abs(reported - whole) <= 1.01 * whole * _share(interval_s, seconds)
+    return float(whole) if reported and is_whole else reported
+
+
 def distribution(record: Record, metric: str) -> histogram.Histogram | None:
     """The histogram of one of METRICS; `None` if there is none."""
     if metric == "gc_pause":

@@ -21,7 +21,7 @@ from headway.recorder.query.stacks import frame_of
 from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
 from headway.recorder.records.histogram import Histogram, quantiles
-from headway.recorder.records.summary import Record, summarize
+from headway.recorder.records.summary import Record, summarize, count_processes
 
 MAX_POINTS = 2000
 MAX_EVENTS = 5000
@@ -55,11 +55,12 @@ def series(history: History, question: Question) -> Answer:
     step = history.step_of(span.start, span.end, span.seconds / points, selection)
     found = history.records(span.start, span.end, step, selection)
     read_points = [
-        (at, None if record is None else _native.telemetry_read(record)) for at, record in found
+        (at, None if record is None else _native.telemetry_read(record), heard)
+        for at, record, heard in found
     ]
     intervals = {
         interval
-        for _, record in read_points
+        for _, record, _ in read_points
         if record is not None
         for interval in switch_intervals(record)
     }
@@ -71,10 +72,12 @@ def series(history: History, question: Question) -> Answer:
         "points": [
             {
                 "time": at,
-                "summary": None if record is None else summarize(record, step),
+                "summary": None
+                if record is None
+                else summarize(record, step, count_processes(record, step, heard)),
                 "setting": None if record is None else setting_of(record),
             }
-            for at, record in read_points
+            for at, record, heard in read_points
         ],
         "markers": history.events("lifecycle", span.start, span.end, selection, MAX_MARKERS),
     }

@@ -4,7 +4,7 @@ hours, for each process and each process group.
 Rollups are computed from the store's own rows, in the same transaction that deletes these rows or
 advances the mark `done:TABLE`. Therefore a kill or a full disk leaves no partial work, and no other
 state is needed between runs. A tick that arrives after the higher levels were rolled up is merged
-into their rows.
+into their rows. A late tick is divided over the rows of the time that it covers.
 
 Runs in the store's writing thread, in steps of bounded work.
 """
@@ -46,6 +46,8 @@ from headway.recorder.store.schema import (
 # How long a minute is kept open after its end for datagrams that are still in transit.
 GRACE_S = 5.0
 TEN_SECONDS, MINUTES = PROCESS_LEVELS[:2]
+# A part of a tick that fills a row to its end has a time in this row, and not in the next.
+WITHIN_S = 0.001
 
 # Each level and its source level, in the order of processing.
 SOURCES = (
@@ -74,6 +76,16 @@ def is_record(record: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def parts_of(time: float, record: bytes) -> list[tuple[float, bytes]]:
+    """The tick as ticks that each cover time of one row of TEN_SECONDS."""
+    width_s = TEN_SECONDS.width_s
+    try:
+        cells = _native.telemetry_spread(record, time, 0.0, width_s)
+    except ValueError:
+        return [(time, record)]
+    return [(min(time, (cell + 1) * width_s - WITHIN_S), part) for cell, part in cells]
 
 
 class Rollup:
@@ -128,7 +140,8 @@ class Rollup:
         )
         minutes: dict[float, list[tuple[float, bytes]]] = defaultdict(list)
         for time, record in rows:
-            minutes[time // MINUTE_S].append((time, record))
+            for end, part in parts_of(time, record):
+                minutes[end // MINUTE_S].append((end, part))
         for ticks in minutes.values():
             self._pack_minute(process, ticks)
 
