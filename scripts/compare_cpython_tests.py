@@ -14,7 +14,7 @@ is run again on both sides, since some of CPython's tests depend on timing; it c
 if it never agrees. With --json, FILE is written after each file of tests, and a run that was
 interrupted resumes: files of tests whose outcomes FILE has are not run again. Exit status: 0 if all
 agree, 1 if any differs, 2 if this interpreter comes without its tests or FILE belongs to another
-comparison, 130 after Ctrl-C.
+comparison, 130 after Ctrl-C, 143 after SIGTERM. After both, no process of a test is left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from urllib.request import urlopen
 
 from headway import _native
@@ -211,21 +211,13 @@ def run_once(way: Way, test: str, match: list[str], options: Options) -> tuple[R
                 stdout=output,
                 stderr=output,
             )
-        written, end = 0, time.monotonic() + options.timeout_s
-        while process.poll() is None:
-            # Every test writes when it begins and when it ends.
-            if log.stat().st_size != written:
-                written, end = log.stat().st_size, time.monotonic() + options.timeout_s
-            if time.monotonic() > end:
-                # regrtest has faulthandler write where each thread is.
-                process.send_signal(signal.SIGUSR1)
-                time.sleep(1)
-                process.kill()
-            # A test may wait until an orphan, which this process has adopted, is gone.
-            wait_for_ended(descendants("self", without=before | {process.pid}))
-            time.sleep(0.1)
-        status = process.wait()
-        left = end_processes(before)
+        try:
+            wait_for_end(process, log, before, options.timeout_s)
+        finally:
+            # After Ctrl-C or SIGTERM it still runs.
+            process.kill()
+            status = process.wait()
+            left = end_processes(before)
         said = log.read_text(errors="replace")
         if report.exists():
             result = read_report(report)
@@ -239,6 +231,25 @@ def run_once(way: Way, test: str, match: list[str], options: Options) -> tuple[R
         # Before 3.11 the place lacks the name.
         culprit = place if place.endswith(f".{name}") else f"{place}.{name}".strip(".")
         return Result({}, {}), culprit, f"exit status {status}\n{said[-4000:]}"
+
+
+def wait_for_end(
+    process: subprocess.Popen[bytes], log: Path, before: set[int], timeout_s: float
+) -> None:
+    """Waits until the run has ended. Kills it if `log` does not grow for that time."""
+    written, end = 0, time.monotonic() + timeout_s
+    while process.poll() is None:
+        # Every test writes when it begins and when it ends.
+        if log.stat().st_size != written:
+            written, end = log.stat().st_size, time.monotonic() + timeout_s
+        if time.monotonic() > end:
+            # regrtest has faulthandler write where each thread is.
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(1)
+            process.kill()
+        # A test may wait until an orphan, which this process has adopted, is gone.
+        wait_for_ended(descendants("self", without=before | {process.pid}))
+        time.sleep(0.1)
 
 
 def end_processes(before: set[int]) -> list[str]:
@@ -373,6 +384,11 @@ def compare_all(tests: list[str], ways: list[Way], options: Options, record: Rec
         record.add(test, {"outcomes": counts, "different": different, "at_first": at_first})
 
 
+def end_at_signal(number: int, frame: object) -> NoReturn:
+    """Ends the script as an exception does, so that nothing that it started is left."""
+    sys.exit(128 + number)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -420,6 +436,7 @@ def main() -> int:
     # A shell's background job ignores SIGINT, and so would the tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, end_at_signal)
     _native.process_adopt_orphans()
     with tempfile.TemporaryDirectory() as folder, recorder(Path(folder)) as socket:
         compare_all(tests, ways_of(kinds, policies, socket), options, record)

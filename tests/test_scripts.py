@@ -4,14 +4,19 @@ Machines are made of a folder for PATH and one for HOME. Stand-ins for interpret
 scripts that answer as scripts/check_python.py would.
 """
 
+import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
+from launch import TIMEOUT_S
+from process_tree import Watched, children, descendants
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("sh", "bash", "dirname", "ls", "sort", "sed", "cat", "find", "cut", "id", "grep")
@@ -237,3 +242,34 @@ def test_a_wheel_that_there_is_not_is_refused(name: str) -> None:
     assert done.stderr == (
         f"wheels: found '{name}'; allowed: sdist, or one of {allowed} with -x86_64 or -aarch64\n"
     )
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("test.libregrtest") is None, reason="CPython's tests are missing"
+)
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 130)]
+)
+def test_a_comparison_that_is_ended_leaves_no_process(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    """Neither its recorder nor a test."""
+    script = [ROOT / "scripts/compare_cpython_tests.py", "test_queue"]
+    with subprocess.Popen(
+        [sys.executable, *script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as comparison:
+        try:
+            end = time.monotonic() + TIMEOUT_S
+            # A recorder, and a run of tests.
+            while len(children(comparison.pid)) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
+            started = Watched(descendants(comparison.pid))
+            comparison.send_signal(number)
+            said, _ = comparison.communicate(timeout=TIMEOUT_S)
+        finally:
+            comparison.kill()
+    with started:
+        left = started.wait(TIMEOUT_S)
+        for pid in left:
+            started.kill(pid)
+    assert (comparison.returncode, left) == (status, set()), said
