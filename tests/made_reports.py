@@ -44,6 +44,8 @@ def thread(
     preemptions: int = 0,
     longest_unanswered_s: float | None = None,
     longest_unanswered_cpu_s: float | None = None,
+    cpu_in_longest_unanswered_s: float | None = None,
+    unanswered_with_most_cpu_s: float | None = None,
     folded: int = 0,
 ) -> dict[str, Any]:
     return {
@@ -62,7 +64,9 @@ def thread(
         "forced_waits": forced_drops,
         "preemptions": preemptions,
         "longest_unanswered_s": longest_unanswered_s,
+        "cpu_in_longest_unanswered_s": cpu_in_longest_unanswered_s,
         "longest_unanswered_cpu_s": longest_unanswered_cpu_s,
+        "unanswered_with_most_cpu_s": unanswered_with_most_cpu_s,
         "wait": histogram(waits_s),
         "hold": histogram(holds_s),
         "_waits_s": waits_s,

@@ -20,10 +20,10 @@ from headway.report import columns
         ("half a \udc80 pair", r"half a \udc80 pair"),
         (None, "None"),
         ("x" * 40, "x" * 40),
-        ("x" * 41, "x" * 39 + "~"),
+        ("x" * 41, "x" * 26 + "~" + "x" * 13),
         ("工" * 20, "工" * 20),
-        ("工" * 21, "工" * 19 + "~"),
-        ("\n" * 1000, r"\n" * 19 + "\\~"),
+        ("工" * 21, "工" * 13 + "~" + "工" * 6),
+        ("\n" * 1000, r"\n" * 13 + "~n" + r"\n" * 6),
         ("e\u0301" * 40, "e\u0301" * 40),
     ],
 )
@@ -43,3 +43,22 @@ def test_widths_are_unicodes(character: str) -> None:
     wide = unicodedata.east_asian_width(character) in ("W", "F")
     wanted = 2 if wide else 0 if unicodedata.combining(character) else 1
     assert columns.width(character) == wanted
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "shown"),
+    [
+        (["compute-1", "compute-2"], 6, ["comp~1", "comp~2"]),
+        (["Thread-1 (compute)", "Thread-2 (compute)"], 10, ["Thread-1 ~", "Thread-2 ~"]),
+        (["short", "a longer name", "a longer nape"], 8, ["short", "a lon~me", "a lon~pe"]),
+        (["工人-1", "工人-2"], 4, ["工~1", "工~2"]),
+        (["same", "same"], 2, ["s~"]),
+    ],
+)
+def test_names_that_differ_stay_different(names: list[str], limit: int, shown: list[str]) -> None:
+    assert list(columns.apart(names, limit).values()) == shown
+
+
+def test_names_that_no_cut_tells_apart_are_cut_all_the_same() -> None:
+    found = columns.apart(["aaa1aaa", "aaa2aaa"], 3)
+    assert all(columns.width(each) <= 3 for each in found.values())

@@ -52,7 +52,9 @@ def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:
         "held_ns": 0,
         "forced_waited_ns": 0,
         "longest_answer_ns": 0,
+        "cpu_in_longest_answer_ns": 0,
         "longest_answer_cpu_ns": 0,
+        "answer_with_most_cpu_ns": 0,
         "wait": waits,
         "hold": waits,
     }

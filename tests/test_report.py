@@ -209,3 +209,72 @@ def test_json_to_stdout(tmp_path: Path) -> None:
     assert json.loads(result.stdout) == convoy()
     assert result.stderr == terminal.draw(decoded(convoy()))
     assert [each.name for each in tmp_path.iterdir()] == ["out.json"]
+
+
+def of_process(pid: int, parent_pid: int | None, **changes: Any) -> dict[str, Any]:
+    return {**convoy(), "pid": pid, "parent_pid": parent_pid, **changes}
+
+
+def test_several_files_of_one_program_are_one_report(tmp_path: Path) -> None:
+    """As `HEADWAY=report=reports/%p.json,follow` writes them."""
+    forked = of_process(31, 30, forked_from=30, unlisted_children=1)
+    files = [
+        written(tmp_path / "30.json", of_process(30, 20, children=[forked])),
+        # Its parent was forked from another process, whose file is the last.
+        written(tmp_path / "40.json", of_process(40, 31)),
+        written(tmp_path / "20.json", of_process(20, 1, unlisted_children=2)),
+    ]
+    result = run_main("report", *files, "--json", tmp_path / "all.json")
+    assert (result.returncode, result.stderr) == (0, "")
+    children = [
+        of_process(30, 20),
+        forked,
+        of_process(40, 31),
+    ]
+    whole = of_process(20, 1, children=children, unlisted_children=2)
+    assert json.loads((tmp_path / "all.json").read_text()) == whole
+    assert result.stdout == terminal.draw(decoded(whole))
+
+
+def test_files_of_several_programs_are_several_reports(tmp_path: Path) -> None:
+    # Pids that were used again lead from each to the other.
+    made = [of_process(20, 30), of_process(30, 20), of_process(40, 1)]
+    files = [written(tmp_path / f"{each['pid']}.json", each) for each in made]
+    result = run_main("report", *files, files[0], "--json", "-")
+    assert result.returncode == 0
+    found = json.loads(result.stdout)
+    assert found == made
+    assert result.stderr == "\n".join(terminal.draw(decoded(each)) for each in found)
+
+
+def test_a_bad_one_of_several_files_is_named(tmp_path: Path) -> None:
+    good, bad = written(tmp_path / "good.json", convoy()), tmp_path / "bad.json"
+    bad.write_text("{")
+    result = run_main("report", good, bad)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"headway report: FILE '{bad}' is not JSON")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--trace", "--profile"])
+def test_what_one_file_has_is_not_taken_from_several(tmp_path: Path, option: str) -> None:
+    files = [written(tmp_path / name, convoy()) for name in ("a.json", "b.json")]
+    result = run_main("report", *files, option, tmp_path / "out.svg")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"headway report: {option}: found 2 FILEs; allowed: one\n"
+
+
+def test_a_report_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    """A later version of schema 2 only adds keys."""
+    report = convoy()
+    del report["unmeasured_gils"]
+    for row in report["threads"]:
+        del row["cpu_in_longest_unanswered_s"], row["unanswered_with_most_cpu_s"]
+    result = run_main(
+        "report", written(tmp_path / "old.json", report), "--json", tmp_path / "new.json"
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == terminal.draw(decoded(convoy()))
+    assert json.loads((tmp_path / "new.json").read_text())["unmeasured_gils"] is None
+    bad = {**convoy(), "unmeasured_gils": "x"}
+    assert problem_of(bad) == "unmeasured_gils is 'x', and must be an integer"

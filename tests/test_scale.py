@@ -55,3 +55,13 @@ def test_the_picture_stays_small() -> None:
     waits_s = [1e-6 * 1.1**n for n in range(200)]
     for interval_s in (1e-6, 1e-4, 0.005, 1.0):
         assert len(wait_scale.rows(Histogram.decode(histogram(waits_s)), interval_s)) < 50
+
+
+def test_a_gap_is_one_row() -> None:
+    """Short waits, and those for calls that keep the GIL for a third of a second."""
+    waits_s = [1e-4] * 5 + [0.3] * 20
+    rows = wait_scale.rows(Histogram.decode(histogram(waits_s)), 0.005)
+    empty = [row.count == 0 for row in rows]
+    assert empty.count(True) == 1
+    for row, following in itertools.pairwise(rows):
+        assert row.high_s == pytest.approx(following.low_s)

@@ -156,8 +156,8 @@ def test_the_gil_with_most_waiting_is_spoken_of() -> None:
 def test_names_are_made_printable() -> None:
     made = report([thread("a\x1b[31m" + "b" * 99, [0.5] * 2), thread("\n", holds_s=[1.0])], 1.0)
     assert summary.sentence(decoded({**made, "switch_interval_s": None})) == (
-        rf"The GIL limits what gets done: a\x1b[31m{'b' * 30}~ waited 1 s of 1 s, in 2 waits, "
-        r"while \n held the GIL most."
+        rf"The GIL limits what gets done: a\x1b[31m{'b' * 17}~{'b' * 13} waited 1 s of 1 s, in 2 "
+        r"waits, while \n held the GIL most."
     )
 
 
@@ -172,22 +172,51 @@ def test_a_long_answer_is_told_with_what_is_known_of_its_cause() -> None:
 
     def with_cpu(*cpu_s: float | None) -> str:
         threads = [
-            thread("t1", longest_unanswered_s=0.048, longest_unanswered_cpu_s=cpu_s[0]),
-            thread("t2", longest_unanswered_s=0.2, longest_unanswered_cpu_s=cpu_s[1]),
+            thread(
+                name,
+                longest_unanswered_s=kept_s,
+                cpu_in_longest_unanswered_s=each,
+                longest_unanswered_cpu_s=each,
+                unanswered_with_most_cpu_s=each and kept_s,
+            )
+            for name, kept_s, each in zip(("t1", "t2"), (0.048, 0.2), cpu_s, strict=True)
         ]
         return summary.unanswered(decoded(report(threads, 1.0, policy="priority")))
 
     # A thread that runs C code for certain comes before one that waited longer for a processor.
     assert with_cpu(0.04, 0.0001) == (
-        f"{kept} (1 more thread did so too), and used up to 40 ms of CPU time after a request: "
-        "held by a call that cannot be preempted (C code)."
+        f"{kept} (1 more thread did so too), and used 40 ms of CPU time meanwhile: held by a call "
+        "that cannot be preempted (C code)."
     )
     assert with_cpu(None, 0.0001) == (
         "t2 kept the GIL for 200 ms after it was asked to drop it (1 more thread did so too), but "
-        "used at most 100 µs of CPU time after a request: it was off the processor, because others "
-        "ran, or in a call that blocks and keeps the GIL."
+        "used 100 µs of CPU time meanwhile: it was off the processor, because others ran, or in a "
+        "call that blocks and keeps the GIL."
     )
     assert "C code" not in with_cpu(0.004, None)
+
+
+def test_the_figures_of_a_sentence_are_of_one_hold() -> None:
+    """A call that blocks for 75 ms, and one that computes for 40 ms."""
+
+    def told(**changes: float | None) -> str:
+        figures = {
+            "longest_unanswered_s": 0.075,
+            "cpu_in_longest_unanswered_s": 0.0001,
+            "longest_unanswered_cpu_s": 0.0395,
+            "unanswered_with_most_cpu_s": 0.04,
+            **changes,
+        }
+        return summary.unanswered(decoded(report([thread("t", **figures)], 1.0)))
+
+    kept = "t kept the GIL for {} after it was asked to drop it, "
+    assert told().startswith(kept.format("40 ms") + "and used 39.5 ms of CPU time meanwhile: held")
+    # What used most was no slow answer.
+    short = told(longest_unanswered_cpu_s=0.006, unanswered_with_most_cpu_s=0.007)
+    assert short.startswith(kept.format("75 ms") + "but used 100 µs of CPU time meanwhile: it was")
+    # A report of a version that did not keep the times together.
+    earlier = told(cpu_in_longest_unanswered_s=None, unanswered_with_most_cpu_s=None)
+    assert earlier.startswith("t kept the GIL after it was asked to drop it, and used 39.5 ms")
 
 
 def test_more_threads_that_kept_the_gil_are_counted() -> None:

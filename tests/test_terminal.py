@@ -139,11 +139,12 @@ def test_a_call_that_cannot_be_preempted_is_told_before_the_summary() -> None:
     made = scheduled()
     made["threads"][0]["longest_unanswered_s"] = 0.048
     made["threads"][0]["longest_unanswered_cpu_s"] = 0.04
+    made["threads"][0]["unanswered_with_most_cpu_s"] = 0.048
     lines = lines_of(terminal.draw(decoded(made)))
     name = made["threads"][0]["name"]
     start = lines.index(next(line for line in lines if line.startswith(f"{name} kept the GIL")))
-    assert lines[start - 1] == lines[start + 3] == ""
-    assert lines[start + 4].startswith("The convoy effect")
+    assert lines[start - 1] == lines[start + 2] == ""
+    assert lines[start + 3].startswith("The convoy effect")
 
 
 def test_what_the_books_lack_is_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +225,42 @@ def test_a_signal_that_ends_the_program_writes_the_profile(tmp_path: Path) -> No
     assert ran.returncode == -15
     first = (tmp_path / "waits.txt").read_text(encoding="utf-8").splitlines()[0]
     assert ";compute (" in first
+
+
+NAMED = """
+import os, signal, threading, time
+stop = False
+def compute():
+    while not stop: pass
+def wait():
+    while not stop: time.sleep(0.001)
+threads = [threading.Thread(target=compute, name="compute")]
+threads += [threading.Thread(target=wait, name=name) for name in ("waiter", "before")]
+[thread.start() for thread in threads]
+threads[2].name = "after"
+threading.current_thread().name = "chief"
+end = time.monotonic() + 0.5
+while time.monotonic() < end: time.sleep(0.001)
+"""
+ENDS = {
+    "exit": "stop = True",
+    "signal": "os.kill(os.getpid(), signal.SIGTERM)",
+    "crash": "os.kill(os.getpid(), signal.SIGKILL)",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_threads_have_their_names_however_the_program_ends(tmp_path: Path, end: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(NAMED + ENDS[end], encoding="utf-8")
+    headway("run", "--json", "run.json", "--profile", "waits.json", program.name, cwd=tmp_path)
+    if end == "crash":
+        shown = headway(
+            "report", "run.json", "--json", "run.json", "--profile", "waits.json", cwd=tmp_path
+        )
+        assert shown.returncode == 0, shown.stderr
+    report = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    names = {"chief", "compute", "waiter", "after"}
+    assert {row["name"] for row in report["threads"]} == names
+    waiters = (tmp_path / "waits.json").read_text(encoding="utf-8")
+    assert not re.search(r"thread [0-9]+", waiters)

@@ -20,7 +20,7 @@ from made_profiles import (
 )
 
 from headway.profile import table
-from headway.profile.model import FORCED, Frame, Held, Profile
+from headway.profile.model import FORCED, UNKNOWN_THREAD, Frame, Held, Profile
 from headway.report import columns
 from headway.report.terminal import Style
 
@@ -85,6 +85,43 @@ def test_a_narrow_terminal_keeps_the_lines_numbers() -> None:
         "du~ (__init__.py:231)",
         "<module> (app.py:40)",
     ]
+
+
+def crowd(*names: str) -> Profile:
+    """Threads that waited for one line, each longer than the next."""
+    held = [
+        Held("main", (CRUNCH,), "holder", name, FORCED, (100 - n) * MS, 1)
+        for n, name in enumerate(names)
+    ]
+    return profile_of(held, [])
+
+
+@pytest.mark.parametrize("width", [80, 110])
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"compute-thread-of-the-pool-{n}" for n in range(6)],
+        [f"Thread-{n} (process_request_thread)" for n in range(6)],
+    ],
+)
+def test_names_of_waiters_are_cut_where_they_are_alike(names: list[str], width: int) -> None:
+    """The first of them are shown; it must be seen which these are."""
+    shown = {
+        drawn(crowd(*names[n:], *names[:n]), width)[1].partition("100.0 %")[2].split(" %")[0]
+        for n in range(6)
+    }
+    assert len(shown) == 6
+
+
+def test_unknown_threads_are_not_counted() -> None:
+    def waiters(*names: str) -> str:
+        return drawn(crowd(*names), 110)[1].partition("  100.0 %  ")[2]
+
+    names = ["compute-1", UNKNOWN_THREAD, "MainThread"]
+    assert waiters(*names) == "compute-1 34 %, MainThread 33 %"
+    assert waiters(UNKNOWN_THREAD, "compute-1") == "compute-1 50 %"
+    assert waiters(UNKNOWN_THREAD) == UNKNOWN_THREAD
+    assert waiters(*names, "a", "b").endswith(" and 1 more")
 
 
 def test_at_most_five_lines_are_shown_and_the_rest_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""`headway report`: shows the report of an earlier run."""
+"""`headway report`: shows the reports of earlier runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,27 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Shows the report of `headway run --json FILE` again. If the run was killed or crashed before it
-could write FILE, shows the counters of that moment from FILE.ledger, the run's ledger.
+could write FILE, shows the counters of that moment from FILE.ledger, the run's ledger. Of several
+FILEs, a process that another one started is a child in the report of the other.
+
+A ledger stays until it is removed. It is sparse: `ls -l` shows a gigabyte, and `du` the few
+megabytes that it takes on the disk.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    parser.add_argument("file", metavar="FILE", help="a report in JSON, or a ledger; - is stdin")
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="a report in JSON, or a ledger; - is stdin",
+    )
     parser.add_argument(
         "--json",
         metavar="OUT",
-        help="also write the report to OUT as JSON (schema 2); with - the JSON goes to stdout, "
-        "and the text to stderr",
+        help="also write the report to OUT as JSON (schema 2), or a list of them where the FILEs "
+        "are of several programs; with - the JSON goes to stdout, and the text to stderr",
     )
     parser.add_argument(
         "--trace",
@@ -51,7 +60,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from headway.report import terminal
+    from headway.report import processes, terminal
 
     json_path = "" if arguments.json is None else check_path(arguments.json)
     trace_path = "" if arguments.trace is None else check_path(arguments.trace, "--trace")
@@ -60,14 +69,22 @@ def run(arguments: argparse.Namespace) -> int:
         from headway.profile import profile_file
 
         profile_path = profile_file.check_name(arguments.profile)
-    report, trace, profile = read_recorded(
-        arguments.file, traced=bool(trace_path), profiled=bool(profile_path)
-    )
+    for option, path in (("--trace", trace_path), ("--profile", profile_path)):
+        if path and arguments.files[1:]:
+            found = f"found {len(arguments.files):,} FILEs; allowed: one"
+            raise CommandError(f"{option}: {found}", exit_code=2)
+    recorded = [
+        read_recorded(file, traced=bool(trace_path), profiled=bool(profile_path))
+        for file in dict.fromkeys(arguments.files)
+    ]
+    reports = processes.programs([each.report for each in recorded])
+    report, trace, profile = recorded[0]
     if trace_path:
         _write_trace(trace, report, trace_path, arguments)
     if json_path:
+        documents = [each.to_dict() for each in reports]
         try:
-            write_json(report.to_dict(), json_path)
+            write_json(documents if documents[1:] else documents[0], json_path)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -77,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     descriptor, stream = (2, sys.stderr) if json_path == STDOUT else (1, sys.stdout)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     style = terminal.Style.of_stream(descriptor, encoding)
-    text = terminal.draw(report, style)
+    text = "\n".join(terminal.draw(each, style) for each in reports)
     if profile_path:
         text += _write_profile(profile, report, profile_path, arguments, style)
     _write(text.encode(encoding, "backslashreplace"), descriptor, arguments)
@@ -94,7 +111,7 @@ def _write_trace(
 
     if trace is None:
         raise CommandError(
-            f"FILE {arguments.file!r} has no trace: it is not the ledger of a run with --trace",
+            f"FILE {arguments.files[0]!r} has no trace: it is not the ledger of a run with --trace",
             exit_code=2,
         )
     try:
@@ -118,10 +135,11 @@ def _write_profile(
 
     if raw is None:
         raise CommandError(
-            f"FILE {arguments.file!r} has no profile: it is not the ledger of a run with --profile",
+            f"FILE {arguments.files[0]!r} has no profile: it is not the ledger of a run with "
+            "--profile",
             exit_code=2,
         )
-    profile = reading.to_profile(raw, report.pid, arguments.name)
+    profile = reading.to_profile(raw, report.pid, arguments.name, report)
     try:
         written = profile_file.write_profile(profile, path)
     except BrokenPipeError:

@@ -1,8 +1,9 @@
 """Passes the names of Python's threads to the meter. Does not depend on what is measured.
 
 A wrapper around the last step of `threading.Thread`'s start-up passes the name of each thread that
-starts. This module does not import `threading` into a program that has not done so: `threading`
-takes the first thread that imports it for the main thread.
+starts, and one around the setter of its name that of each thread that is renamed: a process that is
+killed passes no name at its end. This module does not import `threading` into a program that has
+not done so: `threading` takes the first thread that imports it for the main thread.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def _tell_one(thread: Any, tell: Tell) -> None:
 
 
 def follow_starts(threading: ModuleType, tell: Tell) -> None:
-    """Passes the names of threads that start from now on. `threading` must be imported."""
+    """Passes the names of threads that start or are renamed from now on. `threading` must be
+    imported."""
     original = threading.Thread._set_native_id
     if hasattr(original, "__wrapped__"):
         return
@@ -64,6 +66,15 @@ def follow_starts(threading: ModuleType, tell: Tell) -> None:
 
     _set_native_id.__wrapped__ = original  # type: ignore[attr-defined]
     threading.Thread._set_native_id = _set_native_id
+    name = threading.Thread.name
+
+    def _set_name(self: Any, value: Any) -> None:
+        name.fset(self, value)
+        # The kernel may have given another thread the id of one that ended.
+        if self.is_alive():
+            _tell_one(self, tell)
+
+    threading.Thread.name = name.setter(_set_name)
 
 
 class _ThreadingFinder:

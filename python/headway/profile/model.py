@@ -29,6 +29,8 @@ class Frame(NamedTuple):
 # The names of frames that stand for no code; `file` is empty and `line` is 0.
 CUT = "(deeper calls not kept)"
 NO_PYTHON = "(no Python code)"
+# The name of all threads whose charges have no thread.
+UNKNOWN_THREAD = "(unknown thread)"
 
 
 class Held(NamedTuple):

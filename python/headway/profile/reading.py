@@ -6,6 +6,7 @@ from headway.profile.model import (
     CUT,
     FORCED,
     RUNNING,
+    UNKNOWN_THREAD,
     VOLUNTARY,
     Frame,
     Held,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from headway.report.model import GilReport
+
 # The numbers of crates/gil/src/profile/store.rs.
 ENDS = {1: FORCED, 2: VOLUNTARY, 3: RUNNING}
 WAITED = 4
@@ -27,11 +30,13 @@ CUT_INDEX = (1 << 32) - 1
 PARKED_SERIALS = range((1 << 32) - 3, 1 << 32)
 
 ENDED_GILS = "ended interpreters"
-UNKNOWN_THREAD = "(unknown thread)"
 
 
-def to_profile(raw: Mapping[str, Any], pid: int, program: str) -> Profile:
-    """`raw` is the result of `headway.meter.engine.read_profile()`."""
+def to_profile(
+    raw: Mapping[str, Any], pid: int, program: str, report: GilReport | None = None
+) -> Profile:
+    """`raw` is the result of `headway.meter.engine.read_profile()`, or of `read_ledger_profile()`,
+    which has the names of ended threads only: `report`, of the same ledger, has the others."""
     profile = Profile(pid, program, raw["began_wall_ns"], raw["wall_ns"])
     frames = [Frame(function, file, line) for function, file, line in raw["frames"]]
     cut = Frame(CUT, "", 0)
@@ -39,7 +44,7 @@ def to_profile(raw: Mapping[str, Any], pid: int, program: str) -> Profile:
         tuple(cut if index == CUT_INDEX else frames[index] for index in stack)
         for stack in raw["stacks"]
     ]
-    threads = {native_id: name or f"thread {native_id}" for native_id, name in raw["threads"]}
+    threads = dict(raw["threads"]) if report is None else report.thread_names(raw["threads"])
     gils: dict[int, str] = {}
     for serial, interpreter, name, waited_ns, handoff_ns, held_ns, waits_ns in raw["gils"]:
         if serial == 0 and waited_ns == 0:

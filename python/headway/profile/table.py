@@ -11,6 +11,7 @@ import os
 from typing import NamedTuple
 
 from headway.profile import sides
+from headway.profile.model import UNKNOWN_THREAD
 from headway.report import columns, units
 
 TYPE_CHECKING = False
@@ -24,7 +25,10 @@ NS = 1e9
 MOST_ROWS, MOST_WAITERS = 5, 3
 # Time without a stack is mentioned from this share of all waiting on.
 LEAST_SHARE = 0.01
-MIN_LABEL, MAX_LABEL, MIN_WAITERS = 18, 44, 22
+MIN_LABEL, MAX_LABEL = 18, 44
+# The fewest columns for waiters: three eighths of a terminal, up to the room that
+# "Thread-12 (~ 100 % and 99 more" needs.
+MIN_WAITERS, ENOUGH_FOR_WAITERS = 22, 30
 # The fewest columns of a function's name, and the most of a thread's.
 MIN_FUNCTION, MAX_THREAD = 3, 24
 HEAD = ("made others wait", "waited", "share", "threads that waited")
@@ -114,12 +118,14 @@ def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
     ]
     figures = len(numbers[0]) + 4
     width = max(columns.width(text) for text in (head, *(each[0] for each in labels)))
-    width = min(width, max(MAX_LABEL, style.width // 2), style.width - figures - MIN_WAITERS)
+    for_waiters = max(MIN_WAITERS, min(3 * style.width // 8, ENOUGH_FOR_WAITERS))
+    width = min(width, max(MAX_LABEL, style.width // 2), style.width - figures - for_waiters)
     width = max(width, MIN_LABEL)
     room = style.width - width - figures
+    threads = [columns.printable(thread) for row in table.rows for thread, _ in row.waiters]
     drawn = [style.bold(f"{columns.pad(head, width)}  {numbers[0]}  {HEAD[3]}")]
     for row, texts, figure in zip(shown, labels, numbers[1:], strict=True):
-        drawn.append(f"{_fitted(texts, width)}  {figure}  {_waiters(row, room)}")
+        drawn.append(f"{_fitted(texts, width)}  {figure}  {_waiters(row, threads, room)}")
     more = table.rows[MOST_ROWS:]
     if more:
         rest_ns = sum(row.waited_ns for row in more)
@@ -179,21 +185,27 @@ def _fitted(texts: list[str], width: int) -> str:
     return columns.pad(columns.cut(function, spare) + bracket + where, width)
 
 
-def _waiters(row: Row, room: int) -> str:
-    """As many of the threads that waited as fit in `room` columns, and how many more there are."""
-    threads = [columns.name(thread, MAX_THREAD) for thread, _ in row.waiters]
-    if len(threads) == 1:
-        return columns.cut(threads[0], room)
-    shares = [_percent(waited_ns, row.waited_ns) for _, waited_ns in row.waiters]
+def _waiters(row: Row, names: list[str], room: int) -> str:
+    """As many of the threads that waited as fit in `room` columns, and how many more there are.
+    `names` are those of all threads, which stay different."""
+    # The unknown threads have no number.
+    known = [each for each in row.waiters if each[0] != UNKNOWN_THREAD] or row.waiters
+    threads = [columns.printable(thread) for thread, _ in known]
+    if len(row.waiters) == 1:
+        return columns.apart(names, room)[threads[0]]
+    shares = [_percent(waited_ns, row.waited_ns) for _, waited_ns in known]
+    shown = columns.apart(names, MAX_THREAD)
     for count in range(min(MOST_WAITERS, len(threads)), 0, -1):
         pairs = zip(threads[:count], shares, strict=False)
-        text = ", ".join(f"{thread} {share}" for thread, share in pairs)
+        text = ", ".join(f"{shown[thread]} {share}" for thread, share in pairs)
         if count < len(threads):
             text += f" and {len(threads) - count:,} more"
         if columns.width(text) <= room:
             return text
-    end = f" {shares[0]} and {len(threads) - 1:,} more"
-    return columns.cut(threads[0], max(room - len(end), 1)) + end
+    end = f" {shares[0]}"
+    if threads[1:]:
+        end += f" and {len(threads) - 1:,} more"
+    return columns.apart(names, max(room - len(end), 1))[threads[0]] + end
 
 
 def _percent(part_ns: int, whole_ns: int) -> str:

@@ -6,6 +6,10 @@ file system that a module would be loaded from.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # Names are cut to this length even if there is room.
 MAX_NAME = 40
 
@@ -32,9 +36,11 @@ COMBINING = ((0x0300, 0x036F), (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20
 def name(text: object, limit: int = MAX_NAME) -> str:
     """`text` on one line of at most `limit` columns. Characters that are not printable are escaped
     as in a Python string, so that no name moves the cursor or colours the screen."""
-    # A long name is cut before it is escaped, to save work.
-    start = str(text)[: 8 * limit]
-    return cut(printable(start), limit)
+    said = str(text)
+    if len(said) > 8 * limit:
+        # A long name is cut before it is escaped, to save work.
+        said = said[: 4 * limit] + said[-4 * limit :]
+    return shorten(printable(said), limit)
 
 
 def printable(text: str) -> str:
@@ -62,9 +68,40 @@ def cut(text: str, limit: int) -> str:
     return f"{kept}~"
 
 
+def shorten(text: str, limit: int, end: int | None = None) -> str:
+    """As much of printable `text` as fits in `limit` columns, with "~" in place of its middle: the
+    last characters often tell names apart. `end` is the columns of the end, a third by default."""
+    if width(text) <= limit:
+        return text
+    end = (limit - 1) // 3 if end is None else end
+    used, at = 0, len(text)
+    while at and used + _width(text[at - 1]) <= end:
+        at -= 1
+        used += _width(text[at])
+    # A combining mark stays with its character.
+    while at < len(text) and not _width(text[at]):
+        at += 1
+    return cut(text, limit - width(text[at:])) + text[at:]
+
+
+def apart(texts: Iterable[str], limit: int) -> dict[str, str]:
+    """Each of the printable `texts` in at most `limit` columns, cut in such a place that different
+    texts stay different, if there is one."""
+    known = list(dict.fromkeys(texts))
+    usual = (limit - 1) // 3
+    made: dict[str, str] = {}
+    for end in (usual, *(each for each in range(limit) if each != usual)):
+        cuts = {text: shorten(text, limit, end) for text in known}
+        if len(set(cuts.values())) == len(known):
+            return cuts
+        if len(set(cuts.values())) > len(set(made.values())):
+            made = cuts
+    return made
+
+
 def pad(text: str, columns: int) -> str:
-    """`text` cut or filled up with spaces to exactly `columns`."""
-    text = cut(text, columns)
+    """`text` shortened or filled up with spaces to exactly `columns`."""
+    text = shorten(text, columns)
     return text + " " * (columns - width(text))
 
 

@@ -43,7 +43,9 @@ GIL_MAXIMA = {
 }
 THREAD_MAXIMA = {
     "longest_unanswered_s": "longest_answer_ns",
+    "cpu_in_longest_unanswered_s": "cpu_in_longest_answer_ns",
     "longest_unanswered_cpu_s": "longest_answer_cpu_ns",
+    "unanswered_with_most_cpu_s": "answer_with_most_cpu_ns",
 }
 
 

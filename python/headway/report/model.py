@@ -2,7 +2,8 @@
 
 `GilReport.decode` makes a report from parsed JSON, and rejects a value of another type with its
 path. `to_dict` is the reverse. Times are in seconds, and their names end in `_s`. Null stands for
-unknown values. A key that a later version adds is ignored.
+unknown values. A key that a later version adds is ignored, and one that an earlier version did not
+have is null.
 
 A report is made at the end of the user's program, so this module imports nothing: neither
 `dataclasses` nor `typing`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, ClassVar, TypeVar
 
     Decoder = Callable[[Any, str], Any]
@@ -67,10 +68,12 @@ _INTEGER_OR_NULL = _or_null(_of("an integer or null", int))
 
 class Record:
     """An object of the report. `FIELDS` are its keys in the order of the JSON, each with the
-    function that decodes its value."""
+    function that decodes its value. `ADDED` are those that the first version of the schema did not
+    have. They may be null."""
 
     __slots__ = ()
     FIELDS: ClassVar[Fields] = {}
+    ADDED: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, **values: Any) -> None:
         """Raises `TypeError` unless `values` are all fields."""
@@ -88,6 +91,9 @@ class Record:
         values = {}
         for name, decode in cls.FIELDS.items():
             place = f"{path}.{name}" if path else name
+            if name in cls.ADDED:
+                values[name] = _or_null(decode)(value.get(name), place)
+                continue
             if name not in value:
                 raise Malformed(f"{place} is missing")
             values[name] = decode(value[name], place)
@@ -212,9 +218,13 @@ class ThreadRow(Record):
         **dict.fromkeys(("held_s", "waited_s", "forced_waited_s"), _NUMBER),
         **dict.fromkeys(_COUNTS, _INTEGER),
         **dict.fromkeys(("forced_waits", "preemptions"), _INTEGER),
-        **dict.fromkeys(("longest_unanswered_s", "longest_unanswered_cpu_s"), _SECONDS_OR_NULL),
+        "longest_unanswered_s": _SECONDS_OR_NULL,
+        "cpu_in_longest_unanswered_s": _SECONDS_OR_NULL,
+        "longest_unanswered_cpu_s": _SECONDS_OR_NULL,
+        "unanswered_with_most_cpu_s": _SECONDS_OR_NULL,
         **_HISTOGRAMS,
     }
+    ADDED = ("cpu_in_longest_unanswered_s", "unanswered_with_most_cpu_s")
     __slots__ = tuple(FIELDS)
     native_id: int | None  #: The kernel's ID of the thread; null for a sum.
     name: str  #: The name of the thread, or of the threads that the row sums up.
@@ -232,8 +242,12 @@ class ThreadRow(Record):
     preemptions: int  #: Its forced drops that a policy requested early.
     #: The longest time from a drop request to its drop; null without one.
     longest_unanswered_s: float | None
+    #: The CPU time that it used in that time; null if unknown.
+    cpu_in_longest_unanswered_s: float | None
     #: The most CPU time that it used in such a time; null if unknown.
     longest_unanswered_cpu_s: float | None
+    #: The time from that drop request to its drop; null if unknown.
+    unanswered_with_most_cpu_s: float | None
     wait: Histogram  #: The waits of its contended takes.
     hold: Histogram  #: Its holds that ended in a drop.
 
@@ -314,6 +328,7 @@ class GilReport(Record):
         "children": lambda value, path: _list_of(GilReport.decode)(value, path),
         "unlisted_children": _INTEGER,
     }
+    ADDED = ("unmeasured_gils",)
     __slots__ = tuple(FIELDS)
     schema: int  #: The version of this format: 2.
     python: str  #: The version of CPython.
@@ -331,8 +346,9 @@ class GilReport(Record):
     #: The waits of a free-threaded build; null for other builds.
     free_threading: FreeThreading | None
     unmeasured_events: int  #: Events of threads that found no free row of counters.
-    #: Own GILs of sub-interpreters that found no room in the counters when these were made.
-    unmeasured_gils: int
+    #: Own GILs of sub-interpreters that found no room in the counters when these were made; null if
+    #: they were not counted.
+    unmeasured_gils: int | None
     children: list[GilReport]  #: The reports of the child processes.
     unlisted_children: int  #: How many child processes have no report.
 
@@ -349,6 +365,16 @@ class GilReport(Record):
         yield self
         for child in self.children:
             yield from child.processes()
+
+    def thread_names(self, ended: Iterable[tuple[int, str]]) -> dict[int, str]:
+        """The names of threads by the kernel's ID. `ended` are those of ended threads, of which the
+        later of two with one ID is last. If an ID was used twice, the name of the running thread
+        wins."""
+        names = dict(ended)
+        for row in self.threads:
+            if row.native_id and row.name and (row.alive or row.native_id not in names):
+                names[row.native_id] = row.name
+        return names
 
     def threads_of(self, gil: GilRow) -> list[ThreadRow]:
         """The rows of the threads that used the GIL."""

@@ -1,4 +1,5 @@
-"""Names a process of a report in one line of text, from its command line. Pure."""
+"""Names a process of a report in one line of text, from its command line, and finds the processes
+of one program. Pure."""
 
 from __future__ import annotations
 
@@ -69,3 +70,34 @@ def _role_of_code(words: Sequence[str]) -> str:
         if code.startswith(start):
             return what
     return f"python -c {' '.join(words)}"[:MAX_LABEL]
+
+
+def programs(reports: Sequence[GilReport]) -> list[GilReport]:
+    """A report for each program: the processes that another one of `reports` started, directly or
+    not, are children of that one, as with `headway run --follow`."""
+    starters: dict[int, int] = {}
+    for index, report in enumerate(reports):
+        for process in report.processes():
+            starters.setdefault(process.pid, index)
+
+    def root_of(start: int) -> int:
+        index, seen = start, {start}
+        while (starter := starters.get(reports[index].parent_pid or 0)) is not None:
+            if starter in seen:
+                # The kernel reuses pids, so that reports of several days may lead in a circle.
+                return start
+            seen.add(starter)
+            index = starter
+        return index
+
+    roots = [root_of(index) for index in range(len(reports))]
+    made = []
+    for root in dict.fromkeys(roots):
+        children = list(reports[root].children)
+        unlisted = reports[root].unlisted_children
+        for report, its_root in zip(reports, roots, strict=True):
+            if its_root == root and report is not reports[root]:
+                children += [report.replaced(children=[], unlisted_children=0), *report.children]
+                unlisted += report.unlisted_children
+        made.append(reports[root].replaced(children=children, unlisted_children=unlisted))
+    return made

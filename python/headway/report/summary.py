@@ -142,43 +142,52 @@ def unanswered(report: GilReport) -> str:
     used more is in C code. A holder that used less was off the processor: either the kernel ran
     other threads or a call blocked with the GIL held. The counters do not distinguish the two.
     """
-    slow = [(row, process) for process in report.processes() for row in _slow(process)]
+    slow = [
+        (row, process, _slow_answer_s(process))
+        for process in report.processes()
+        for row in process.threads
+        if (row.longest_unanswered_s or 0.0) >= _slow_answer_s(process)
+    ]
     if not slow:
         return ""
+    # The figures of a sentence are of one time from a request to the drop.
     in_c = [
-        each
-        for each in slow
-        if (each[0].longest_unanswered_cpu_s or 0) >= thresholds.C_CODE_CPU_S.value
+        (row, process, row.unanswered_with_most_cpu_s, row.longest_unanswered_cpu_s)
+        for row, process, limit_s in slow
+        if (row.longest_unanswered_cpu_s or 0.0) >= thresholds.C_CODE_CPU_S.value
+        and (row.unanswered_with_most_cpu_s or limit_s) >= limit_s
     ]
-    row, process = max(in_c or slow, key=lambda each: each[0].longest_unanswered_s or 0.0)
+    off_core = [
+        (row, process, row.longest_unanswered_s, row.cpu_in_longest_unanswered_s)
+        for row, process, _ in slow
+    ]
+    row, process, kept_s, cpu_s = max(in_c or off_core, key=lambda each: each[2] or 0.0)
     name = columns.name(row.name)
     if process is not report:
         name += f" of {processes.title(process)}"
     others = f" ({units.number(len(slow) - 1, 'more thread')} did so too)" if slow[1:] else ""
-    kept = (
-        f"{name} kept the GIL for {units.seconds(row.longest_unanswered_s)} after it was asked to "
-        f"drop it{others}"
-    )
-    cpu_s = row.longest_unanswered_cpu_s
+    # A report of an earlier version may lack the time.
+    time = "" if kept_s is None else f" for {units.seconds(kept_s)}"
+    kept = f"{name} kept the GIL{time} after it was asked to drop it{others}"
     if cpu_s is None:
         return f"{kept}."
     if in_c:
         return (
-            f"{kept}, and used up to {units.seconds(cpu_s)} of CPU time after a request: held by a "
-            "call that cannot be preempted (C code)."
+            f"{kept}, and used {units.seconds(cpu_s)} of CPU time meanwhile: held by a call that "
+            "cannot be preempted (C code)."
         )
     return (
-        f"{kept}, but used at most {units.seconds(cpu_s)} of CPU time after a request: it was off "
-        "the processor, because others ran, or in a call that blocks and keeps the GIL."
+        f"{kept}, but used {units.seconds(cpu_s)} of CPU time meanwhile: it was off the processor, "
+        "because others ran, or in a call that blocks and keeps the GIL."
     )
 
 
-def _slow(process: GilReport) -> list[ThreadRow]:
-    """The threads of a process that took long to answer a drop request."""
+def _slow_answer_s(process: GilReport) -> float:
+    """The shortest time from a drop request to the drop that is told, in seconds."""
     limit_s = thresholds.SLOW_ANSWER_S.value
     if process.policy == "interval":
         limit_s = max(limit_s, 2 * (process.switch_interval_s or 0.0))
-    return [row for row in process.threads if (row.longest_unanswered_s or 0.0) >= limit_s]
+    return limit_s
 
 
 def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> str:

@@ -222,7 +222,8 @@ def _table(
         table = [column for column in table if column[0] != title]
     spare = style.width - _width(table)
     first = max(max(map(columns.width, table[0])) + min(spare, 0), MIN_NAME)
-    table[0] = [columns.pad(cell, first) for cell in table[0]]
+    cuts = columns.apart(table[0], first)
+    table[0] = [columns.pad(cuts[cell], first) for cell in table[0]]
     table[1:] = [[cell.rjust(max(map(len, column))) for cell in column] for column in table[1:]]
     lines = ["  ".join(cells) for cells in zip(*table, strict=True)]
     return [style.bold(lines[0]), *lines[1:]]

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 MAIN = "MainThread"
 DIGITS = "0123456789"
-# Fields that are not summed: maxima, and fields that identify rows.
-LONGEST = ("longest_unanswered_s", "longest_unanswered_cpu_s")
+# Fields that are not summed: maxima, each with the figure that belongs to it, and fields that
+# identify rows.
+LONGEST = {
+    "longest_unanswered_s": "cpu_in_longest_unanswered_s",
+    "longest_unanswered_cpu_s": "unanswered_with_most_cpu_s",
+}
 APART = ("gil", "native_id", "alive", "folded")
 
 
@@ -122,10 +126,11 @@ def _sum(rows: Sequence[Row], name: str) -> Row:
         values = [getattr(row, key) for row in rows]
         present = [value for value in values if value is not None]
         if key in LONGEST:
-            changes[key] = max(present, default=None)
+            longest = max(rows, key=lambda row: getattr(row, key) or 0.0)
+            changes |= {name: getattr(longest, name) for name in (key, LONGEST[key])}
         elif isinstance(values[0], Histogram):
             changes[key] = _sum_of_histograms(present)
-        elif isinstance(values[0], (int, float)) and key not in APART:
+        elif isinstance(values[0], (int, float)) and key not in (*APART, *LONGEST.values()):
             changes[key] = sum(present)
     return rows[0].replaced(**changes, folded=sum(map(threads_of, rows)))
 

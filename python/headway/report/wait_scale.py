@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from headway.report.model import Histogram
 
 MAX_MULTIPLES = 16
+# From this number on, rows without a wait that follow each other are one row.
+MAX_EMPTY = 3
 # The number of rows in one interval, by the greatest multiple shown. No row may be narrower than a
 # bucket, which is up to 6.25 % of its value (DESIGN.md): at k intervals, 16 / k rows at most.
 PARTS = ((3, 5), (4, 4), (5, 3), (8, 2), (MAX_MULTIPLES, 1))
@@ -34,7 +36,8 @@ class Row:
 
 
 def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
-    """The rows of a histogram, from the first row with a wait to the last.
+    """The rows of a histogram, from the first row with a wait to the last, in ascending order. Each
+    begins where the one before ends.
 
     A bucket that contains a row's limit counts for the row above the limit, because a wait of one
     interval ends a little after the interval, never before.
@@ -52,7 +55,21 @@ def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
                 row.count += count
                 break
     used = [index for index, row in enumerate(made) if row.count]
-    return made[used[0] : used[-1] + 1]
+    return _without_gaps(made[used[0] : used[-1] + 1])
+
+
+def _without_gaps(rows: list[Row]) -> list[Row]:
+    kept: list[Row] = []
+    empty: list[Row] = []
+    for row in rows:
+        if not row.count:
+            empty.append(row)
+            continue
+        if len(empty) >= MAX_EMPTY:
+            empty = [Row(empty[0].low_s, empty[-1].high_s, empty[0].multiple)]
+        kept += [*empty, row]
+        empty = []
+    return kept
 
 
 def _usual_s(histogram: Histogram) -> float:

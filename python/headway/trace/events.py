@@ -144,7 +144,7 @@ def to_timeline(trace: Mapping[str, Any], report: GilReport, process_name: str =
         lost=lost,
         switch_interval_ns=round((report.switch_interval_s or 0) * 1e9),
     )
-    reader = _Reader(timeline, _gil_names(trace["gils"]), _thread_names(trace, report))
+    reader = _Reader(timeline, _gil_names(trace["gils"]), report.thread_names(trace["threads"]))
     for time_ns, word in events:
         kind = word >> KIND_SHIFT & KIND_MASK
         reader.read(max(0, time_ns - began_ns), kind, word & THREAD_MASK, word >> GIL_SHIFT)
@@ -154,16 +154,6 @@ def to_timeline(trace: Mapping[str, Any], report: GilReport, process_name: str =
 
 def _time_of(event: tuple[int, ...]) -> int:
     return event[0]
-
-
-def _thread_names(trace: Mapping[str, Any], report: GilReport) -> dict[int, str]:
-    """The names of threads by the kernel's id. If an id was used twice, the name of the running
-    thread wins."""
-    names = dict(trace["threads"])
-    for row in report.threads:
-        if row.native_id and row.name and (row.alive or row.native_id not in names):
-            names[row.native_id] = row.name
-    return names
 
 
 def _gil_names(rows: Iterable[tuple[int, int | None, str]]) -> dict[int, str]:

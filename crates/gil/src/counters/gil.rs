@@ -137,10 +137,13 @@ impl GilCounters {
     /// A wait of a thread of this class ended in a take, under a policy that schedules.
     #[inline]
     pub fn note_wait(&self, wait_ns: u64, cpu_bound: bool) {
-        match cpu_bound {
-            true => raise(&self.longest_cpu_bound_wait_ns, wait_ns),
-            false => raise(&self.longest_io_bound_wait_ns, wait_ns),
-        }
+        raise(
+            match cpu_bound {
+                true => &self.longest_cpu_bound_wait_ns,
+                false => &self.longest_io_bound_wait_ns,
+            },
+            wait_ns,
+        );
     }
 
     pub fn clear(&self) {

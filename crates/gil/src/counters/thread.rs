@@ -34,9 +34,13 @@ pub struct ThreadCounters {
     pub held_at_close_ns: AtomicU64,
     /// The longest time from a drop request against this thread to the drop that answered it.
     pub longest_answer_ns: AtomicU64,
+    /// The CPU time that this thread used in that time; 0 if it is not known. See `unanswered`.
+    pub cpu_in_longest_answer_ns: AtomicU64,
     /// The most CPU time that this thread used between a drop request and the drop; 0 if it is not
-    /// known. See `unanswered`.
+    /// known.
     pub longest_answer_cpu_ns: AtomicU64,
+    /// The time from that drop request to the drop.
+    pub answer_with_most_cpu_ns: AtomicU64,
     /// When the present wait began; 0 while the thread does not wait.
     pub wait_began_ns: AtomicU64,
     pub name: Name,
@@ -63,7 +67,9 @@ impl ThreadCounters {
             forced_waited_ns: AtomicU64::new(0),
             held_at_close_ns: AtomicU64::new(0),
             longest_answer_ns: AtomicU64::new(0),
+            cpu_in_longest_answer_ns: AtomicU64::new(0),
             longest_answer_cpu_ns: AtomicU64::new(0),
+            answer_with_most_cpu_ns: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
             wait: AtomicHistogram::new(),
@@ -89,9 +95,12 @@ impl ThreadCounters {
     /// A drop answered a drop request.
     #[inline]
     pub fn count_answer(&self, answer_ns: u64, cpu_ns: Option<u64>) {
-        raise(&self.longest_answer_ns, answer_ns);
-        if let Some(cpu_ns) = cpu_ns {
-            raise(&self.longest_answer_cpu_ns, cpu_ns);
+        let cpu_ns = cpu_ns.unwrap_or(0);
+        if raise(&self.longest_answer_ns, answer_ns) {
+            self.cpu_in_longest_answer_ns.store(cpu_ns, Relaxed);
+        }
+        if raise(&self.longest_answer_cpu_ns, cpu_ns) {
+            self.answer_with_most_cpu_ns.store(answer_ns, Relaxed);
         }
     }
 
@@ -115,7 +124,9 @@ impl ThreadCounters {
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
-        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
+        for (mine, theirs) in
+            self.longest().as_flattened().iter().zip(other.longest().as_flattened())
+        {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
         self.name.copy_from(&other.name);
@@ -128,8 +139,11 @@ impl ThreadCounters {
         for (mine, theirs) in self.counters().into_iter().zip(other.counters()) {
             add(mine, theirs.load(Relaxed));
         }
-        for (mine, theirs) in self.longest().into_iter().zip(other.longest()) {
-            mine.fetch_max(theirs.load(Relaxed), Relaxed);
+        for ([longest, with_it], theirs) in self.longest().into_iter().zip(other.longest()) {
+            let [time_ns, its_ns] = theirs.map(|time| time.load(Relaxed));
+            if raise(longest, time_ns) {
+                with_it.store(its_ns, Relaxed);
+            }
         }
         self.wait.merge(&other.wait);
         self.hold.merge(&other.hold);
@@ -147,7 +161,7 @@ impl ThreadCounters {
         for counter in self.counters() {
             counter.store(0, Relaxed);
         }
-        self.longest().into_iter().for_each(|longest| longest.store(0, Relaxed));
+        self.longest().as_flattened().iter().for_each(|time| time.store(0, Relaxed));
         self.wait_began_ns.store(0, Relaxed);
         self.aggregated.store(0, Relaxed);
         self.native_id.store(0, Relaxed);
@@ -171,9 +185,12 @@ impl ThreadCounters {
         ]
     }
 
-    /// The counters that are maxima.
-    fn longest(&self) -> [&AtomicU64; 2] {
-        [&self.longest_answer_ns, &self.longest_answer_cpu_ns]
+    /// The counters that are maxima, each with the other time of the same answer.
+    fn longest(&self) -> [[&AtomicU64; 2]; 2] {
+        [
+            [&self.longest_answer_ns, &self.cpu_in_longest_answer_ns],
+            [&self.longest_answer_cpu_ns, &self.answer_with_most_cpu_ns],
+        ]
     }
 
     /// The threads with the greatest weight stay separate after their end.
@@ -182,34 +199,49 @@ impl ThreadCounters {
     }
 }
 
-/// Raises a maximum that has one writer at a time.
+/// Raises a maximum that has one writer at a time. Returns whether the value was higher.
 #[inline]
-pub(super) fn raise(maximum: &AtomicU64, value: u64) {
-    if value > maximum.load(Relaxed) {
+pub(super) fn raise(maximum: &AtomicU64, value: u64) -> bool {
+    let is_higher = value > maximum.load(Relaxed);
+    if is_higher {
         maximum.store(value, Relaxed);
     }
+    is_higher
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn answers(counters: &ThreadCounters) -> [[u64; 2]; 2] {
+        counters.longest().map(|pair| pair.map(|time| time.load(Relaxed)))
+    }
+
     #[test]
     fn a_sum_of_threads_adds_counters_and_keeps_the_longest() {
         let [sum, first, second] = [const { ThreadCounters::new() }; 3];
-        for (counters, preemptions, answer_ns) in [(&first, 3, 70), (&second, 4, 20)] {
+        for (counters, preemptions, answer_ns, cpu_ns) in [(&first, 3, 70, 5), (&second, 4, 20, 19)]
+        {
             counters.preemptions.store(preemptions, Relaxed);
-            counters.longest_answer_ns.store(answer_ns, Relaxed);
-            counters.longest_answer_cpu_ns.store(answer_ns / 2, Relaxed);
+            counters.count_answer(answer_ns, Some(cpu_ns));
         }
         sum.merge(&first);
         sum.merge(&second);
         assert_eq!(sum.preemptions.load(Relaxed), 7);
-        assert_eq!(sum.longest_answer_ns.load(Relaxed), 70);
+        assert_eq!(answers(&sum), [[70, 5], [19, 20]]);
         let copy = ThreadCounters::new();
         copy.copy_from(&sum);
-        assert_eq!(copy.longest().map(|longest| longest.load(Relaxed)), [70, 35]);
+        assert_eq!(answers(&copy), [[70, 5], [19, 20]]);
         sum.clear();
-        assert_eq!(sum.longest().map(|longest| longest.load(Relaxed)), [0, 0]);
+        assert_eq!(answers(&sum), [[0, 0], [0, 0]]);
+    }
+
+    #[test]
+    fn the_times_of_an_answer_stay_together() {
+        let counters = ThreadCounters::new();
+        for (answer_ns, cpu_ns) in [(75, Some(2)), (40, Some(39)), (80, None), (30, Some(30))] {
+            counters.count_answer(answer_ns, cpu_ns);
+        }
+        assert_eq!(answers(&counters), [[80, 0], [39, 40]]);
     }
 }

@@ -61,8 +61,12 @@ pub struct ThreadRow {
     pub forced_waited_ns: u64,
     /// The longest time from a drop request to the drop that answered it; 0 if there was none.
     pub longest_answer_ns: u64,
+    /// The CPU time that the thread used in that time; 0 if it is not known.
+    pub cpu_in_longest_answer_ns: u64,
     /// The most CPU time that the thread used in such a time; 0 if none is known.
     pub longest_answer_cpu_ns: u64,
+    /// The length of the time with the most CPU time.
+    pub answer_with_most_cpu_ns: u64,
     pub wait: Histogram,
     pub hold: Histogram,
 }
@@ -153,7 +157,9 @@ pub(super) fn thread_row(counters: &ThreadCounters, present_ns: u64) -> Option<T
         forced_waits: counters.forced_waits.load(Relaxed),
         forced_waited_ns: counters.forced_waited_ns.load(Relaxed),
         longest_answer_ns: counters.longest_answer_ns.load(Relaxed),
+        cpu_in_longest_answer_ns: counters.cpu_in_longest_answer_ns.load(Relaxed),
         longest_answer_cpu_ns: counters.longest_answer_cpu_ns.load(Relaxed),
+        answer_with_most_cpu_ns: counters.answer_with_most_cpu_ns.load(Relaxed),
         wait: counters.wait.read(),
         hold: counters.hold.read(),
     })

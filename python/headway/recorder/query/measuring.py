@@ -16,7 +16,7 @@ from headway.recorder.query.history import History
 from headway.recorder.query.process import Process
 from headway.recorder.query.query import Range
 from headway.recorder.records import configuration
-from headway.recorder.records.summary import Record, summarize, values, count_processes
+from headway.recorder.records.summary import Record, count_processes, summarize, values
 from headway.recorder.store.selection import Selection
 
 

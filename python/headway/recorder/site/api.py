@@ -21,7 +21,7 @@ from headway.recorder.query.stacks import frame_of
 from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
 from headway.recorder.records.histogram import Histogram, quantiles
-from headway.recorder.records.summary import Record, summarize, count_processes
+from headway.recorder.records.summary import Record, count_processes, summarize
 
 MAX_POINTS = 2000
 MAX_EVENTS = 5000
