@@ -161,7 +161,7 @@ def _plain(decimals: int, scale: float = 1.0) -> Callable[[Any], str]:
     return shown
 
 
-NAME = Kind(lambda value: columns.cut(text(value), MAX_NAME), word, is_number=False)
+NAME = Kind(lambda value: columns.shorten(text(value), MAX_NAME), word, is_number=False)
 TEXT = Kind(text, word, is_number=False)
 COUNT = Kind(lambda value: digits(value), _plain(0))
 RATE = Kind(digits, _plain(1), "_per_s")

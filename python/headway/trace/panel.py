@@ -119,7 +119,7 @@ class Panel:
             )
             figures = figures if thread.gil else "no GIL"
             below = self.figures and self.pitch >= PITCHES[0][1]
-            name = text("name", 14, middle + (-2 if below else 4), columns.cut(said, 22))
+            name = text("name", 14, middle + (-2 if below else 4), columns.shorten(said, 22))
             yield grouped(name, f"{said}: {figures}")
             if below:
                 yield text("muted small", 14, middle + 13, figures)
