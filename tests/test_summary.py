@@ -211,7 +211,7 @@ def test_the_figures_of_a_sentence_are_of_one_hold() -> None:
 
     kept = "t kept the GIL for {} after it was asked to drop it, "
     assert told().startswith(kept.format("40 ms") + "and used 39.5 ms of CPU time meanwhile: held")
-    # What used most was no slow answer.
+    # The answer with the most CPU time was not slow.
     short = told(longest_unanswered_cpu_s=0.006, unanswered_with_most_cpu_s=0.007)
     assert short.startswith(kept.format("75 ms") + "but used 100 µs of CPU time meanwhile: it was")
     # A report of a version that did not keep the times together.

@@ -82,7 +82,7 @@ def is_special(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def write_json(report: dict[str, Any], path: str) -> None:
+def write_json(report: dict[str, Any] | list[dict[str, Any]], path: str) -> None:
     """Writes `report` to `path`. Raises OSError, and TypeError for a value without a JSON
     representation."""
     write(f"{to_json(report)}\n".encode("ascii"), path)

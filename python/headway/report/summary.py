@@ -183,7 +183,7 @@ def unanswered(report: GilReport) -> str:
 
 
 def _slow_answer_s(process: GilReport) -> float:
-    """The shortest time from a drop request to the drop that is told, in seconds."""
+    """The shortest time from a drop request to the drop that the report names, in seconds."""
     limit_s = thresholds.SLOW_ANSWER_S.value
     if process.policy == "interval":
         limit_s = max(limit_s, 2 * (process.switch_interval_s or 0.0))
