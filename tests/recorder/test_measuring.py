@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from headway.recorder.export.families import collect
 from headway.recorder.query.measuring import measure, measure_now
 from headway.recorder.query.query import Question, Range
 from headway.recorder.site import api
+from headway.recorder.store.schema import PROCESS_LEVELS
 from headway.recorder.store.selection import EVERYTHING
 
 PIDS = (101, 102)
@@ -102,7 +105,7 @@ def give_late(bench: Bench, pid: int, period_s: float) -> None:
         bench.store_now()
 
 
-@pytest.mark.parametrize("late_s", [1.9, 11.0, 67.3, 4000.0])
+@pytest.mark.parametrize("late_s", [1.9, 11.0, 67.3, 3000.0])
 @pytest.mark.parametrize("step", [1, 10, 60, 300, 3600])
 @pytest.mark.parametrize("is_settled", [False, True])
 @pytest.mark.parametrize("pids", [(), PIDS])
@@ -140,6 +143,18 @@ def test_a_late_tick_multiplies_no_level(
         assert summary["cpu"] <= 0.501
     # It is measured once, wherever it is counted.
     assert requests == (260 + 1) * 2 * 10
+
+
+def test_a_tick_that_covers_a_day_is_stored_for_its_last_hour(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store.sqlite")
+    bench.clock.now += 86_400
+    give_late(bench, PIDS[0], 86_400)
+    bench.clock.now += 70
+    bench.settle()
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database:
+        (rows,) = database.execute(f"SELECT count(*) FROM {PROCESS_LEVELS[0].table}").fetchone()
+    bench.stop()
+    assert 350 <= rows <= 361
 
 
 @pytest.mark.parametrize("late_s", [1.9, 11.0, 600.0])

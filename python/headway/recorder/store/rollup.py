@@ -48,6 +48,9 @@ GRACE_S = 5.0
 TEN_SECONDS, MINUTES = PROCESS_LEVELS[:2]
 # A part of a tick that fills a row to its end has a time in this row, and not in the next.
 WITHIN_S = 0.001
+# Of a tick that covers more, after an absence of the recorder or of its process, the last hour is
+# stored. A sender must not be able to make the store write more than this for one datagram.
+LONGEST_S = 3600.0
 
 # Each level and its source level, in the order of processing.
 SOURCES = (
@@ -81,11 +84,12 @@ def is_record(record: bytes) -> bool:
 def parts_of(time: float, record: bytes) -> list[tuple[float, bytes]]:
     """The tick as ticks that each cover time of one row of TEN_SECONDS."""
     width_s = TEN_SECONDS.width_s
+    first_s = (time - LONGEST_S) // width_s * width_s
     try:
-        cells = _native.telemetry_spread(record, time, 0.0, width_s)
+        cells = _native.telemetry_spread(record, time, first_s, width_s)
     except ValueError:
         return [(time, record)]
-    return [(min(time, (cell + 1) * width_s - WITHIN_S), part) for cell, part in cells]
+    return [(min(time, first_s + (cell + 1) * width_s - WITHIN_S), part) for cell, part in cells]
 
 
 class Rollup:
