@@ -154,7 +154,7 @@ def test_an_interpreter_that_ignores_the_environment_ignores_it(option: str) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to give a file rights needs root")
-@pytest.mark.parametrize("value", ["priority", "report=out.json", "nonsense", "run:{pid} interval"])
+@pytest.mark.parametrize("value", ["priority", "report=out.json", "nonsense", "run:{pid}:interval"])
 def test_a_process_with_rights_that_its_user_has_not_ignores_it(tmp_path: Path, value: str) -> None:
     trusted = tmp_path / "python"
     shutil.copy(sys._base_executable, trusted)  # type: ignore[attr-defined]

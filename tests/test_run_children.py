@@ -130,9 +130,13 @@ def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
     assert len(report["children"]) >= 3
 
 
+READS_LEDGER = (
+    "from headway.meter.bootstrap import Settings;"
+    "path = Settings.from_text(os.environ['HEADWAY'].split(':', 2)[2]).ledger"
+)
 SHOWS_LEDGER = (
     "import os, subprocess, sys;"
-    "path = os.environ['HEADWAY'].rsplit(':', 2)[0].removeprefix('follow:');"
+    f"{READS_LEDGER};"
     "print(path, os.path.exists(path), flush=True);"
     f"subprocess.run([sys.executable, '-c', {WORK!r}])"
 )
@@ -196,7 +200,7 @@ def test_without_a_runtime_directory_the_ledger_has_no_name(tmp_path: Path) -> N
 def test_a_ledger_without_a_name_is_not_looked_for_in_another_file(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys;"
-        "path = os.environ['HEADWAY'].rsplit(':', 2)[0].removeprefix('follow:');"
+        f"{READS_LEDGER};"
         "fd = int(os.path.basename(path)); os.close(fd);"
         "read, write = os.pipe(); os.dup2(read, fd);"
         f"subprocess.run([sys.executable, '-c', {WORK!r}], check=True); print('ran')"
@@ -251,21 +255,27 @@ def run_headway(*arguments: str) -> Any:
     return headway("run", *arguments)
 
 
+def following(ledger: str, policy: str) -> str:
+    return f"7:1:{policy}:-:follow:{ledger.encode().hex()}:-"
+
+
 @pytest.mark.parametrize(
     "value",
     [
         "",
         ":",
         "nonsense",
-        "/nowhere/at/all:1:interval",
-        "/dev/null:1:priority",
-        "/dev/zero:1:deadline:-",
-        ":1:interval:-",
-        "x:y:interval",
-        "/:0:interval",
-        "/dev/null:1:nonsense",
-        "/dev/null:1",
         ":::",
+        "1",
+        "x:1:interval:-:follow:-:-",
+        "1:1:interval:x:follow:-:-",
+        "1:1:interval:-:follow:x:-",
+        "1:1:nonsense:-:follow:-:-",
+        "1:1:interval:-:follow:-",
+        following("/nowhere/at/all", "interval"),
+        following("/dev/null", "priority"),
+        following("/dev/zero", "deadline"),
+        following("/", "interval"),
     ],
 )
 def test_a_child_whose_owner_is_gone_runs_as_ever(value: str) -> None:
@@ -277,13 +287,14 @@ def test_a_child_whose_owner_is_gone_runs_as_ever(value: str) -> None:
 
 def test_a_fifo_in_the_place_of_the_ledger_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    variables = environment(HEADWAY=f"follow:{tmp_path / 'fifo'}:7:interval")
+    following_fifo = following(str(tmp_path / "fifo"), "interval")
+    variables = environment(HEADWAY=f"follow:{following_fifo}")
     followed = execute([sys.executable, "-c", "print('ran')"], env=variables)
     assert (followed.stdout, followed.stderr) == ("ran\n", "")
 
 
 def test_settings_for_another_process_are_not_taken(tmp_path: Path) -> None:
-    variables = environment(HEADWAY="run:1 interval - - - -")
+    variables = environment(HEADWAY="run:1:interval:-:-:-:-")
     code = "import os, sys; print('HEADWAY' in os.environ, 'headway.meter.engine' in sys.modules)"
     result = execute([sys.executable, "-c", code], env=variables)
     assert (result.stdout, result.stderr) == ("False False\n", "")

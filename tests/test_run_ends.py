@@ -508,20 +508,29 @@ def test_a_limit_on_address_space_leaves_room_for_the_ledger(
     assert "\nchild " in result.stderr
 
 
-def test_without_room_for_a_ledger_children_are_not_followed(tmp_path: Path) -> None:
-    child = [sys.executable, "-c", "import sys; print('headway.meter.engine' in sys.modules)"]
+SHOWS_SETTINGS = (
+    "import sys; from headway import gil;"
+    "print(gil.snapshot().to_dict()['policy'], sys.getswitchinterval())"
+)
+
+
+def test_without_room_for_a_ledger_children_are_not_in_the_report(tmp_path: Path) -> None:
+    child = [sys.executable, "-c", SHOWS_SETTINGS]
     result = headway(
         "run",
         "--follow",
+        "--policy=interval",
+        "--switch-interval=500us",
         "-c",
-        "import os, subprocess; print('HEADWAY' in os.environ, flush=True);"
-        f"subprocess.run({child!r})",
+        f"import subprocess; subprocess.run({child!r})",
         env=environment(TMPDIR=str(tmp_path)),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
     )
-    assert (result.returncode, result.stdout) == (0, "False\nFalse\n")
-    assert "): children started by exec or spawn are not metered\n" in result.stderr
-    assert report_in(result.stderr)
+    assert (result.returncode, result.stdout) == (0, "interval 0.0005\n")
+    assert "): children started by exec or spawn are not in the report\n" in result.stderr
+    report = report_in(result.stderr)
+    assert report
+    assert "\nchild " not in report
     assert list(tmp_path.iterdir()) == []
 
 
@@ -530,7 +539,7 @@ def test_a_meter_that_cannot_start_leaves_no_ledger(tmp_path: Path) -> None:
     code = (
         "import os, sys; sys.modules['headway._native'] = None;"
         "os.environ['HEADWAY'] = "
-        f"f'run:{{os.getpid()}} interval - - {ledger.encode().hex()} -';"
+        f"f'run:{{os.getpid()}}:interval:-:-:{ledger.encode().hex()}:-';"
         "from headway import environment; environment.start(); print('ran')"
     )
     result = python("-c", code)

@@ -7,7 +7,7 @@ the value needs. The value is one of:
 - WORD,WORD...: what a user asks for (`Request`).
 - PID:WORD,WORD...: the same, in a child or the next image of the process PID, which has acted on
   the value. A child acts on it only if `follow` is among the words, and writes nothing to stderr.
-- run:SETTINGS and follow:LEDGER, which `headway.meter.bootstrap` makes and understands.
+- run:SETTINGS and follow:RUN:SETTINGS, which `headway.meter.bootstrap` makes and understands.
 
 A user's value has no effect in an interpreter that ignores the environment (-E, -I), in the
 `headway` command, and, as any value, in a process that has rights that its user has not

@@ -18,6 +18,7 @@ from launch import python
 from served import TIMEOUT_S
 
 import headway
+from headway.address import parse_address
 from headway.errors import CommandError
 from headway.server.settings import ProcessGroup, Tls
 from headway.server.worker import program
@@ -118,6 +119,47 @@ def ask(port: int) -> bytes:
     body = connection.getresponse().read()
     connection.close()
     return body
+
+
+def test_arguments_that_are_not_given_are_those_of_the_settings(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    settings = ProcessGroup(
+        binds=(parse_address(f"unix:{tmp_path / 'sock'}"),),
+        threads=1,
+        policy="interval",
+        kernel_hints=False,
+        switch_interval_s=0.002,
+        access_log="common",
+        access_log_path=str(log),
+        graceful_timeout_s=0.25,
+    )
+    stop = threading.Event()
+    found: list[object] = []
+
+    def app(environ: dict[str, object], start_response: object) -> list[bytes]:
+        found.extend((environ["wsgi.multithread"], sys.getswitchinterval()))
+        start_response("200 OK", [])  # type: ignore[operator]
+        return [b""]
+
+    def announce(address: str) -> None:
+        found.append(address)
+        is_up.set()
+
+    is_up = threading.Event()
+    thread = threading.Thread(
+        target=headway.serve,
+        args=(app,),
+        kwargs={"settings": settings, "announce": announce, "stop": stop},
+    )
+    thread.start()
+    try:
+        assert is_up.wait(TIMEOUT_S)
+        ask_unix(tmp_path / "sock")
+    finally:
+        stop.set()
+        thread.join()
+    assert found == [f"unix:{tmp_path / 'sock'}", False, 0.002]
+    assert '"GET / HTTP/1.1" 200' in log.read_text()
 
 
 @pytest.mark.free_threading

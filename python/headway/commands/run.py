@@ -86,9 +86,9 @@ interpolated within a bucket of a histogram, and is off by the width of a bucket
 
 A program that replaces itself by exec with the same interpreter is measured on. The report comes
 at its end, and lists the time before the exec as a child with the same pid. If another program
-replaces it, or with --trace or --profile, the report comes before the exec. A program that calls
-setuid or chroot can still write FILE, because FILE is opened before; if the program closes it,
-FILE.ledger stays.
+replaces it, or with --trace or --profile, the report comes before the exec, and the next image is
+not scheduled, except with --follow. A program that calls setuid or chroot can still write FILE,
+because FILE is opened before; if the program closes it, FILE.ledger stays.
 
 With --trace it also writes when each thread held the GIL, waited for it and requested it: the last
 events of the run, as many as --trace-events keeps. The trace has this process only, and not the
@@ -180,14 +180,15 @@ def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
         metavar="S",
         type=argument(SWITCH_INTERVAL),
         help="call sys.setswitchinterval() before the program starts; S is in seconds, or has a "
-        "unit, such as 5ms (default: CPython's own, 5ms)",
+        "unit, such as 5ms (default: CPython's own, 5ms). A sub-interpreter with a GIL of its own "
+        "starts with CPython's",
     )
     policy_flags.add_options(parser)
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="meter Python children started by exec or spawn too, under the same policy (forked "
-        "ones always are)",
+        help="meter Python children started by exec or spawn too, under the same policy and switch "
+        "interval (forked ones always are)",
     )
     parser.add_argument(
         "--telemetry",

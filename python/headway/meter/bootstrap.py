@@ -10,8 +10,9 @@ report are loaded after the program has ended (`report_modules`).
 - the *owner*, the process that `headway run` became (`run:` and its settings), or the process in
   which a user's value of the variable asks for a report. Only the owner reports: at a normal end
   from atexit, at a signal through `headway._native` (last_report.rs).
-- a *follower*, a Python child of an owner that lets its children follow (`follow:` and the owner's
-  ledger and policy). It keeps its counters there and prints nothing, whatever happens.
+- a *follower*, a Python child of an owner that lets its children follow (`follow:`, the owner's run
+  and the same settings). It has the owner's policy and switch interval, keeps its counters in the
+  owner's ledger, and prints nothing, whatever happens.
 
 Forked children are neither: the meter keeps their counters, and `_finish` skips them.
 """
@@ -48,7 +49,8 @@ NO_HINTS = ",no-hints"
 
 
 class Settings:
-    """The settings of an owner, which `headway run` passes to the program's process as text.
+    """The settings of an owner, which `headway run` passes to the program's process as text, and the
+    owner to followers.
 
     - `pid`: the process that the settings are for. `replaced`: how often it has replaced itself by
       exec. `books`: where its earlier counters are, as a descriptor (-1 for `ledger`) and the run;
@@ -140,7 +142,7 @@ class Settings:
         return bool(self.variable and self.json_path)
 
     def to_text(self) -> str:
-        """The settings as words with spaces between them; text that may contain any byte but 0 is
+        """The settings as words with colons between them; text that may contain any byte but 0 is
         in hex. The words of the trace, of telemetry, of the profile and of the variable are left
         out if the settings have none of these. See also `for_next_image`."""
         interval = "-" if self.switch_interval_s is None else repr(self.switch_interval_s)
@@ -151,7 +153,7 @@ class Settings:
             words += (_to_word(self.trace_path), str(self.trace_events))
             words += (repr(self.telemetry_interval_s), *map(_to_word, (self.telemetry, self.name)))
             words += map(_to_word, (self.telemetry_group, self.profile_path, self.variable))
-        return " ".join(words)
+        return ":".join(words)
 
     def for_next_image(self) -> str:
         """The text for the image that replaces this one by exec. crates/native appends `:` and
@@ -167,7 +169,7 @@ class Settings:
         """Parses the result of `to_text` or `for_next_image`. Raises ValueError for other text."""
         text, _, more_images = text.partition("|")
         replaced, *books = map(int, more_images.split(":")) if more_images else (0,)
-        pid, policy_word, interval, follow, ledger, json_path, *more = text.split(" ")
+        pid, policy_word, interval, follow, ledger, json_path, *more = text.split(":")
         name, hints = parse_policy_word(policy_word)
         none = ("-", "0", "1.0", "-", "-", "-", "-", "-")
         trace_path, trace_events, every, telemetry, program, *more = more or none
@@ -229,8 +231,8 @@ def start_run(text: str) -> None:
 
 
 def join(following: str) -> None:
-    """Keeps this process's counters in the ledger that `following` names, under its policy: see
-    `_following`.
+    """Takes on the owner's settings that `following` has (see `_following`), and keeps this
+    process's counters in the owner's ledger.
 
     Has no effect if the meter is installed already: in the owner itself, whose site reads the .pth
     twice, and in its sub-interpreters, which run site too.
@@ -238,30 +240,50 @@ def join(following: str) -> None:
     try:
         from headway.meter import engine
 
-        if not engine.is_installed():
-            ledger, run, policy_word = following.rsplit(":", 2)
-            if ledger.startswith("/proc/") and not os.readlink(ledger).startswith("/memfd:"):
-                return  # the owner has closed the descriptor and reused its number
-            policy, hints = parse_policy_word(policy_word)
-            engine.install(policy, kernel_hints=hints, ledger=ledger, run=int(run))
-            _report_as_follower()
+        if engine.is_installed():
+            return
+        run, _, text = following.partition(":")
+        settings = Settings.from_text(text)
+        if settings.switch_interval_s is not None:
+            sys.setswitchinterval(settings.switch_interval_s)
+        _join_ledger(settings, int(run))
+        if settings.telemetry:
+            report_to(
+                settings.telemetry,
+                settings.telemetry_interval_s,
+                program_name(),
+                settings.telemetry_group,
+            )
     except Exception:
-        # The owner has ended, the ledger is full, or the platform is not supported. The program
-        # runs without a meter.
+        pass  # The platform is not supported. The program runs without a meter.
+
+
+def _join_ledger(settings: Settings, run: int) -> None:
+    """Starts the meter on the owner's ledger. Without one, or if the owner has ended, or the ledger
+    is full, the counters are kept in memory, because the policy holds all the same."""
+    from headway import errors
+    from headway.meter import engine
+
+    ledger, policy, hints = settings.ledger, settings.policy, settings.kernel_hints
+    try:
+        # The owner may have closed the descriptor and reused its number.
+        if ledger and (not ledger.startswith("/proc/") or _is_memory_file(ledger)):
+            return engine.install(policy, kernel_hints=hints, ledger=ledger, run=run)
+    except errors.Unsupported:
         pass
+    engine.install(policy, kernel_hints=hints)
+
+
+def _is_memory_file(path: str) -> bool:
+    try:
+        return os.readlink(path).startswith("/memfd:")
+    except OSError:
+        return False
 
 
 def _following(settings: Settings, run: int | None) -> str:
-    """The variable for followers: follow:LEDGER:RUN:POLICY."""
-    return f"{FOLLOW}:{settings.ledger}:{run}:{settings.policy_word()}"
-
-
-def _report_as_follower() -> None:
-    """Reports to the recorder that HEADWAY_TELEMETRY names, if the owner has one."""
-    telemetry = os.environ.get("HEADWAY_TELEMETRY")
-    if telemetry:
-        interval, path, group = telemetry.split(":")
-        report_to(_from_word(path), float(interval), program_name(), _from_word(group))
+    """The variable for followers: follow:RUN:SETTINGS."""
+    return f"{FOLLOW}:{run or 0}:{settings.to_text()}"
 
 
 def program_name() -> str:
@@ -315,13 +337,8 @@ def own(settings: Settings) -> None:
     in_file = bool(ledger) and not ledger.startswith("/proc/")
     if settings.variable:
         os.environ[VARIABLE] = mark(settings.variable)
-    if settings.follow and ledger:
+    if settings.follow:
         os.environ[VARIABLE] = _following(settings, _native.gil_run())
-        if settings.telemetry:
-            words = map(_to_word, (settings.telemetry, settings.telemetry_group))
-            os.environ["HEADWAY_TELEMETRY"] = ":".join(
-                [repr(settings.telemetry_interval_s), *words]
-            )
 
     _native.report_on_signals(
         [os.fsencode(word) for word in report_command(settings)],
@@ -411,7 +428,7 @@ def _install(settings: Settings) -> None:
     settings.ledger = ""
     lost = ["after a crash there will be no report"] if settings.json_path else []
     if settings.follow:
-        lost.append("children started by exec or spawn are not metered")
+        lost.append("children started by exec or spawn are not in the report")
     _say(
         f"{settings.command}: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
         getattr(sys.__stderr__, "encoding", None) or "utf-8",

@@ -161,6 +161,7 @@ class Keeper:
             "own_gil": group.own_gil,
             # A shared GIL has the process's interval; under a policy, threads have their own.
             "switch_interval_s": self._interval_s(place) if group.own_gil else None,
+            "stack_size_bytes": self._group.stack_size_bytes,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "reported": self._reported,
             "control_fd": gil_events.descriptor_for_others(),

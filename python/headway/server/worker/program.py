@@ -49,16 +49,16 @@ def say_where(address: str) -> None:
 def serve(
     application: Application,
     *,
-    bind: str | Sequence[str] = "127.0.0.1:8000",
-    threads: int = DEFAULTS.threads,
+    bind: str | Sequence[str] | None = None,
+    threads: int | None = None,
     policy: str | None = None,
-    kernel_hints: bool = DEFAULTS.kernel_hints,
+    kernel_hints: bool | None = None,
     switch_interval: float | None = None,
     free_threading: bool | None = None,
-    access_log: str = "off",
+    access_log: str | None = None,
     tls_certificate: str | None = None,
     tls_key: str | None = None,
-    graceful_timeout: float = DEFAULTS.graceful_timeout_s,
+    graceful_timeout: float | None = None,
     telemetry: str | Telemetry | None = None,
     settings: ProcessGroup = DEFAULTS,
     announce: Callable[[str], object] = say_where,
@@ -69,13 +69,13 @@ def serve(
     application: 0, unless a thread stayed there for longer than `graceful_timeout` seconds. `stop`
     is set in any case at the end.
 
-    `bind` is HOST:PORT or unix:PATH, or several of them. `access_log` is common, combined, json or
+    `bind` is HOST:PORT or unix:PATH, or several of them (default: 127.0.0.1:8000). `access_log` is common, combined, json or
     off; a suffix `:PATH` names a file. `telemetry` is the unix:PATH on which `headway telemetry`
     listens, now or later, or a `Telemetry` with more settings. `free_threading` says whether Python
     must run without a GIL; `None` accepts either mode. The server calls `announce` with each URL or
     unix:PATH on which it listens. The GIL meter and the policy stay installed if they were
     installed before the call, and are removed otherwise. `settings` has all other limits of
-    `headway serve`; the other arguments override it. In the main thread, the server uses the
+    `headway serve`, and the values of arguments that are None. In the main thread, the server uses the
     process's `signal.set_wakeup_fd` while it serves. In any other thread, the program handles its
     signals itself, and only `stop` ends the server.
 
@@ -89,13 +89,19 @@ def serve(
     mismatch = find_mismatch(application, "application", "pass its result")
     if mismatch is not None:
         raise TypeError(mismatch)
-    form, _, path = access_log.partition(":")
+    form, path = settings.access_log, settings.access_log_path or ""
+    if access_log is not None:
+        form, _, path = access_log.partition(":")
     if form not in LOG_FORMS or (form == "off" and path):
         raise ValueError(f"access_log is {access_log!r}, and must be one of {list(LOG_FORMS)}")
     if (tls_certificate is None) != (tls_key is None):
         raise ValueError("tls_certificate and tls_key: TLS needs both")
-    if not bind:
+    binds = settings.binds
+    if bind is not None:
+        binds = tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind))
+    if not binds:
         raise ValueError("bind is empty, and must have an address")
+    threads = settings.threads if threads is None else threads
     if threads < 1:
         raise ValueError(f"threads is {threads}, and must be 1 or more")
     refuse_other_mode(
@@ -105,15 +111,19 @@ def serve(
         settings,
         # The server runs the given application in this interpreter.
         mounts=(),
-        binds=tuple(parse_address(each) for each in ([bind] if isinstance(bind, str) else bind)),
+        binds=binds,
         threads=threads,
         policy=policy or settings.policy,
-        kernel_hints=kernel_hints,
-        switch_interval_s=switch_interval,
+        kernel_hints=settings.kernel_hints if kernel_hints is None else kernel_hints,
+        switch_interval_s=(
+            settings.switch_interval_s if switch_interval is None else switch_interval
+        ),
         access_log=form,
         access_log_path=path or None,
         tls=Tls(tls_certificate, tls_key) if tls_certificate and tls_key else settings.tls,
-        graceful_timeout_s=graceful_timeout,
+        graceful_timeout_s=(
+            settings.graceful_timeout_s if graceful_timeout is None else graceful_timeout
+        ),
     )
     if isinstance(telemetry, str):
         telemetry = Telemetry(_target(telemetry))

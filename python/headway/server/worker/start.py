@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 from headway.errors import CommandError, reason_of
 from headway.server import identity
@@ -84,6 +85,11 @@ def change_directory(path: str) -> None:
 def load(group: ProcessGroup) -> Application | None:
     """Imports the applications that the group serves in the main interpreter. Returns `None` if
     there are none."""
+    # Both hold for the import of the applications, and for the threads that it starts.
+    if group.switch_interval_s is not None:
+        sys.setswitchinterval(group.switch_interval_s)
+    if group.stack_size_bytes:
+        threading.stack_size(group.stack_size_bytes)
     mounts = mounts_of(group, "")
     main = next((each for each in group.application_groups if not each.name), None)
     search_path.extend(group, main if mounts else None)

@@ -40,6 +40,9 @@ def enter(task: str) -> Entry | str:
             thread_names.follow_starts(threading, _native.gil_name_thread)
         if told["switch_interval_s"] is not None:
             sys.setswitchinterval(told["switch_interval_s"])
+        if told["stack_size_bytes"]:
+            # Each interpreter has its own.
+            threading.stack_size(told["stack_size_bytes"])
         if told["control_fd"] >= 0:
             # Imported here, because interpreters with a GIL do not need the module's imports.
             from headway.server.worker import gil_events

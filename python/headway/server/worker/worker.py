@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -69,11 +68,7 @@ class Worker:
         group = task.group
         self._control = control
         self._task = task
-        if group.switch_interval_s is not None:
-            sys.setswitchinterval(group.switch_interval_s)
         install_meter(group.policy, group.kernel_hints)
-        if group.stack_size_bytes:
-            threading.stack_size(group.stack_size_bytes)
         listeners = [
             Listener(socket.socket(fileno=fd), parse_address(address))
             for fd, address in task.listeners
