@@ -22,6 +22,8 @@ from headway.server.settings import ProcessGroup
 from headway.server.socket_file import Access
 
 GROUP_NAME = "%{GROUP}"
+# Of linux/capability.h.
+CAP_SETGID, CAP_SETUID, CAP_SYS_NICE, CAP_SYS_RESOURCE = 6, 7, 23, 24
 
 
 def environment(group: ProcessGroup, inherited: dict[str, str]) -> dict[str, str]:
@@ -69,6 +71,32 @@ def find_root(groups: Iterable[ProcessGroup]) -> Iterator[str]:
     yield f"{are} as root, for want of a user (--user NAME)"
 
 
+def may_become(kind: str) -> bool:
+    """Whether this process may take on any user (`kind` "user") or any group ("group")."""
+    return _has_capability(CAP_SETUID if kind == "user" else CAP_SETGID)
+
+
+def find_forbidden_limits(group: ProcessGroup) -> Iterator[tuple[str, object, str]]:
+    """The options whose values `take_on` cannot set for want of rights, each with its value and
+    what is allowed."""
+    steps = resource.getrlimit(resource.RLIMIT_NICE)[0]
+    least = -20 if steps == resource.RLIM_INFINITY else 20 - steps
+    least = min(least, os.getpriority(os.PRIO_PROCESS, 0))
+    if group.cpu_priority and group.cpu_priority < least and not _has_capability(CAP_SYS_NICE):
+        yield "cpu-priority", group.cpu_priority, f"{least} or more"
+    for kind, name, limit, with_hard in _resource_limits(group):
+        most = resource.getrlimit(kind)[1]
+        may_raise = with_hard and _has_capability(CAP_SYS_RESOURCE)
+        if limit and most != resource.RLIM_INFINITY and limit > most and not may_raise:
+            yield name, limit, f"{most} or less"
+
+
+def _has_capability(number: int) -> bool:
+    with open("/proc/thread-self/status") as status:
+        (word,) = (line.split()[1] for line in status if line.startswith("CapEff:"))
+    return bool(int(word, 16) >> number & 1)
+
+
 def socket_access(group: ProcessGroup) -> Access:
     """The owner and mode of the group's UNIX sockets. Sockets that root opens belong to the group,
     as if its processes had opened them. Raises `CommandError` with exit code 2."""
@@ -85,14 +113,19 @@ def socket_access(group: ProcessGroup) -> Access:
     return Access(group.socket_mode, uid, gid)
 
 
-def _limit_resources(group: ProcessGroup) -> None:
-    descriptors.raise_limit(group.http.max_connections)
-    # The hard limit of CPU time stays unchanged. At the soft limit the process asks to be replaced.
-    for kind, name, limit, with_hard in (
+def _resource_limits(group: ProcessGroup) -> tuple[tuple[int, str, int, bool], ...]:
+    """Each limit with its option, its value, and whether it is a hard limit, too. The hard limit of
+    CPU time stays unchanged: at the soft limit the process asks to be replaced."""
+    return (
         (resource.RLIMIT_DATA, "memory-limit", group.memory_limit_bytes, True),
         (resource.RLIMIT_AS, "virtual-memory-limit", group.virtual_memory_limit_bytes, True),
         (resource.RLIMIT_CPU, "cpu-time-limit", math.ceil(group.cpu_time_limit_s), False),
-    ):
+    )
+
+
+def _limit_resources(group: ProcessGroup) -> None:
+    descriptors.raise_limit(group.http.max_connections)
+    for kind, name, limit, with_hard in _resource_limits(group):
         if limit:
             with _explained(group, name, str(limit)):
                 hard = limit if with_hard else resource.getrlimit(kind)[1]

@@ -24,6 +24,8 @@ from headway.server.config.configuration import TABLES, Value, is_object
 from headway.server.config.options import OPTIONS, Option
 from headway.server.config.resolution import Resolution, ResolvedGroup
 
+# Files that the server makes anew, whatever is there.
+MADE_ANEW = ("status-socket", "dashboard-store")
 NAME_WIDTH = 26
 VALUE_WIDTH = 34
 
@@ -100,6 +102,7 @@ def _problems_of_group(group: ResolvedGroup) -> Iterator[str]:
             for problem in _missing(INTERPRETER_OPTIONS[name], value.value):
                 yield _problem(value, name, problem)
     yield from _accounts(group)
+    yield from _limits(group)
     if group.settings.tls is not None:
         yield from _certificate(group)
 
@@ -112,6 +115,8 @@ def _missing(option: Option, value: Any) -> Iterator[str]:
         path = value[1]
         if path is not None and not os.path.isdir(os.path.dirname(path)):
             yield f"{path}: no such file or directory"
+        elif path is not None and (problem := _unwritable(path)):
+            yield f"found {path}; {problem}"
     for path in value if isinstance(value, tuple) else (value,):
         if option.path == "directory" and not os.path.isdir(path):
             yield f"found {path}; it must be a directory that exists"
@@ -119,6 +124,21 @@ def _missing(option: Option, value: Any) -> Iterator[str]:
             yield f"found {path}; it must have at most {MAX_SOCKET_PATH_BYTES} bytes"
         if option.path == "parent" and not os.path.isdir(os.path.dirname(path)):
             yield f"found {path}; its directory must exist"
+        elif option.path == "parent" and (
+            problem := _unwritable(path, is_new=option.name in MADE_ANEW)
+        ):
+            yield f"found {path}; {problem}"
+
+
+def _unwritable(path: str, *, is_new: bool = False) -> str:
+    """The problem with a file that the server writes in a directory that exists; "" if there is
+    none. The server makes the file if it `is_new`, or does not exist."""
+    folder = os.path.dirname(path) if is_new or not os.path.exists(path) else ""
+    if folder and not os.access(folder, os.W_OK | os.X_OK):
+        return "this user cannot write to its directory"
+    if not folder and (os.path.isdir(path) or not os.access(path, os.W_OK)):
+        return "it must be a file that this user can write to"
+    return ""
 
 
 def _unusable(address: Address) -> Iterator[str]:
@@ -138,20 +158,36 @@ def _accounts(group: ResolvedGroup) -> Iterator[str]:
         if values[option].value is not None:
             yield from _account(values[option], option, values[option].value)
     for name in values["supplementary-groups"].value:
-        yield from _account(values["supplementary-groups"], "group", name)
+        yield from _account(values["supplementary-groups"], "supplementary-groups", name)
 
 
 def _account(value: Value, option: str, name: str) -> Iterator[str]:
-    kind = option.removeprefix("socket-")
+    kind = "user" if option.endswith("user") else "group"
     try:
         number = account_id(kind, name)
     except KeyError:
         yield _problem(value, option, f"found {name}; it must be a {kind} of this machine")
         return
-    own = {os.geteuid()} if kind == "user" else {os.getegid(), *os.getgroups()}
-    if os.geteuid() != 0 and number not in own:
-        does = "run processes as" if option == kind else "give sockets to"
-        yield _problem(value, option, f"found {name}; only root can {does} another {kind}")
+    if option == "supplementary-groups":
+        # setgroups(2) is refused to others even for the groups that they have.
+        own, does = set[int](), "give processes further groups"
+    elif option.startswith("socket-"):
+        own = {os.geteuid()} if kind == "user" else {os.getegid(), *os.getgroups()}
+        does = f"give sockets to another {kind}"
+    else:
+        # setgid(2) is refused to others for a supplementary group.
+        own = set(os.getresuid() if kind == "user" else os.getresgid())
+        does = f"run processes as another {kind}"
+    if number not in own and not identity.may_become(kind):
+        yield _problem(value, option, f"found {name}; only root can {does}")
+
+
+def _limits(group: ResolvedGroup) -> Iterator[str]:
+    """The limits that this process cannot set."""
+    for name, found, most in identity.find_forbidden_limits(group.settings):
+        yield _problem(
+            group.values[name], name, f"found {found}; without root it must be {most}"
+        )
 
 
 def account_id(kind: str, name: str) -> int:
