@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -296,6 +297,14 @@ def test_help_teaches() -> None:
     text = run_main("telemetry", "--help").stdout
     for word in ("--listen", "--store-limit", "--token-file", "--recording", "examples:"):
         assert word in text
+
+
+def test_a_port_in_use_is_that_of_http(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = headway("telemetry", "--no-store", "--listen", "unix:s", "--http", address, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"headway telemetry: --http {address}: address already in use\n")
 
 
 def test_a_recording_is_taken_away(tmp_path: Path) -> None:

@@ -100,7 +100,22 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         line = refuse("pages:hello", "--bind", f"127.0.0.1:{port}")
-    assert f"--bind 127.0.0.1:{port}: address already in use" in line
+    assert f"process group 'main': bind 127.0.0.1:{port}: address already in use" in line
+
+
+def test_a_port_in_use_of_a_file_is_not_blamed_on_a_flag(tmp_path: Path) -> None:
+    file = tmp_path / "serve.toml"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        file.write_text(
+            '[process-group.shop]\napp = "pages:hello"\n'
+            f'app-dir = "{APPS}"\nbind = "127.0.0.1:{port}"\n'
+        )
+        done = headway("serve", "--config", file)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"headway serve: process group 'shop': bind 127.0.0.1:{port}: address already in use\n",
+    )
 
 
 def fail_to_import(directory: Path, source: str) -> str:

@@ -118,7 +118,7 @@ def test_a_socket_that_was_passed_is_named_if_it_may_be_in_the_way() -> None:
         _, told = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 2
     assert told == (
-        f"headway serve: --bind 0.0.0.0:{port}: address already in use "
+        f"headway serve: process group 'main': bind 0.0.0.0:{port}: address already in use "
         f"([::]:{port} was passed; bind that, or fd://3)\n"
     )
 
@@ -135,7 +135,7 @@ def test_a_unix_socket_that_was_passed_is_in_no_ports_way(tmp_path: Path) -> Non
 def test_a_socket_that_was_not_passed_is_one_line() -> None:
     done = run_main("serve", "pages:hello", "--bind", "fd://3", cwd=APPS)
     assert done.returncode == 2
-    assert "--bind fd://3: no such socket was passed" in done.stderr
+    assert "process group 'main': bind fd://3: no such socket was passed" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

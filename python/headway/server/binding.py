@@ -24,10 +24,10 @@ def bind(
     address: Address,
     backlog: int = DEFAULT_BACKLOG,
     access: Access = AS_USUAL,
-    option: str = "--bind",
+    option: str = "bind",
 ) -> Listener:
     """Listens at the address. `access` determines who may connect to a UNIX socket. `option` names
-    the option that gave the address.
+    the option that gave the address, and its place.
 
     Raises `CommandError` with exit code 2 if the address is not available.
     """

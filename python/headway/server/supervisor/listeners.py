@@ -115,7 +115,10 @@ class Listeners:
         if inherited is not None:
             return Opened(inherited, is_inherited=True)
         try:
-            listener = bind(address, group.listen_backlog, identity.socket_access(group))
+            access = identity.socket_access(group)
+            # The address may be from a flag, a file or an Apache file.
+            option = f"process group {group.name!r}: bind"
+            listener = bind(address, group.listen_backlog, access, option)
         except CommandError as error:
             raise self._with_hint(error, address) from None
         return Opened(listener, file=SocketFile(address.path) if address.path else None)

@@ -162,7 +162,7 @@ def _serve(
     group: ProcessGroup,
     telemetry: Telemetry | None,
     announce: Callable[[str], object],
-    option: str = "--bind",
+    option: str = "bind",
 ) -> int:
     with (
         told(_tell_undeclared),
