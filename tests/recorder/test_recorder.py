@@ -217,6 +217,29 @@ def test_a_datagram_that_the_recorder_fails_to_process_ends_nothing(
     assert "RuntimeError: a defect" in line
 
 
+def test_reception_goes_on_after_an_error(station: Station) -> None:
+    """Of the socket itself, for which a file stands in for a while."""
+    descriptor = station.recorder._inlet.socket.fileno()
+    kept = os.dup(descriptor)
+    try:
+        now = time.time()
+        with open(os.devnull, "rb") as file:
+            os.dup2(file.fileno(), descriptor)
+        # The thread still waits for the socket.
+        station.send(tick(7, 1, now))
+        wait_until(lambda: station.lines)
+        os.dup2(kept, descriptor)
+    finally:
+        os.close(kept)
+    station.send(tick(7, 2, now))
+    station.settle()
+    assert [sender.sequence for sender in station.recorder.known()] == [2]
+    failed, again = station.lines
+    assert failed.startswith("nothing can be received (")
+    assert failed.endswith("OSError: [Errno 88] Socket operation on non-socket); it is tried again every 1 s")
+    assert again == "datagrams are received again"
+
+
 def test_events_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the bytes of their texts; of their other fields, only numbers are kept."""
     monkeypatch.setattr(live, "MAX_EVENT_BYTES", 500_000)

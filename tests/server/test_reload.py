@@ -14,7 +14,7 @@ from supervised import Supervised
 from headway.server.file_state import state_of
 from headway.server.supervisor.watching import Watcher
 
-pytest.importorskip("watchfiles")
+watchfiles = pytest.importorskip("watchfiles")
 
 # Sources that change within a second of each other must not be taken from a cache.
 NO_CACHE = {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -196,6 +196,33 @@ def test_what_is_no_path_does_not_end_the_watching(tmp_path: Path) -> None:
         file.write_text("pass\n")
         select.select([watcher], [], [], TIMEOUT_S)
         assert watcher.changed() == str(file)
+
+
+def test_a_watch_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one beyond the kernel's limit. What changes meanwhile is found."""
+    file = tmp_path / "file.py"
+    file.write_text("")
+    watch = watchfiles.watch
+
+    def fail_once(*_: object, **options: object) -> Any:
+        monkeypatch.setattr(watcher, "_watch", watch)
+        file.write_text("pass\n")
+        raise OSError(24, "OS file watch limit reached")
+
+    def wait(*_: object, stop_event: Any, **options: object) -> tuple[()]:
+        stop_event.wait()
+        return ()
+
+    monkeypatch.setattr(watchfiles, "watch", wait)
+    with closing(Watcher([])) as watcher:
+        monkeypatch.setattr(watcher, "_watch", fail_once)
+        watcher.add([str(file)])
+        select.select([watcher], [], [], TIMEOUT_S)
+        assert watcher.changed() == str(file)
+    _, said = capfd.readouterr()
+    assert "--reload: files cannot be watched: [Errno 24] OS file watch limit" in said
 
 
 def test_files_that_an_apache_file_includes_are_watched(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import subprocess
 import sys
 import threading
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import answers
 import pytest
 from launch import TIMEOUT_S, run_main
 
 from headway.errors import CommandError
+from headway.top.poller import Poller, Question, Trouble
 from headway.top.source import NoAnswer, Recorder
 
 
@@ -94,6 +97,23 @@ def test_an_answer_that_is_none_is_told_in_one_line(status: int, body: bytes, sa
     assert says in str(told.value)
     assert str(told.value).isprintable()
     assert len(server.asked) == 1
+
+
+def test_an_unforeseen_error_does_not_end_the_questions() -> None:
+    class Failing:
+        def ask(self, path: str, query: object = ()) -> Any:
+            raise LookupError("a defect")
+
+    delivered: queue.Queue[Any] = queue.Queue()
+    question = Question("processes", 60, None)
+    poller = Poller(Failing(), question, 0.01, delivered.put)  # type: ignore[arg-type]
+    poller.start()
+    try:
+        found = [delivered.get(timeout=30) for _ in range(2)]
+    finally:
+        poller.end()
+        poller.join()
+    assert found == [Trouble("LookupError: a defect")] * 2
 
 
 def test_nobody_there_is_told_in_one_line() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import socket
 import threading
 import time
@@ -31,6 +32,8 @@ PATIENCE_NS = 100_000_000
 # The most datagrams that are processed before the lock is released.
 BURST = 64
 TIDY_INTERVAL_S = 10.0
+# The pause after reception failed, which it may do for long.
+RETRY_S = 1.0
 # The key in `malformed` of datagrams that the recorder failed to process.
 DEFECT = "internal error"
 MAX_REASON = 200
@@ -87,23 +90,42 @@ class Recorder:
         os.close(self._wake_write)
 
     def _run(self) -> None:
-        assert self._inlet is not None, "started only with a socket"
-        inlet, is_ending = self._inlet.socket.fileno(), False
+        is_ending = has_failed = False
         while not is_ending:
-            arrived, is_ending, refused = _native.telemetry_arrived(
-                inlet, self._wake_read, PATIENCE_NS
-            )
-            if refused:
+            try:
+                is_ending = self._receive()
+            except Exception as error:
+                # The thread goes on after any error, because the site does, too.
+                if not has_failed:
+                    self._tell(
+                        f"nothing can be received ({_described(error)}); it is tried again every "
+                        f"{RETRY_S:g} s"
+                    )
+                has_failed = True
+                is_ending = bool(select.select([self._wake_read], [], [], RETRY_S)[0])
+            else:
+                if has_failed:
+                    self._tell("datagrams are received again")
+                has_failed = False
+
+    def _receive(self) -> bool:
+        """Takes the datagrams that arrive next. Returns whether the recorder ends."""
+        assert self._inlet is not None, "started only with a socket"
+        arrived, is_ending, refused = _native.telemetry_arrived(
+            self._inlet.socket.fileno(), self._wake_read, PATIENCE_NS
+        )
+        if refused:
+            with self._lock:
+                self.received += refused
+                self.refused["rate"] += refused
+        # Other threads can take the lock between two bursts.
+        for start in range(0, len(arrived), BURST):
+            try:
+                self.take(arrived[start : start + BURST])
+            except Exception as error:
                 with self._lock:
-                    self.received += refused
-                    self.refused["rate"] += refused
-            # Other threads can take the lock between two bursts.
-            for start in range(0, len(arrived), BURST):
-                try:
-                    self.take(arrived[start : start + BURST])
-                except Exception as error:
-                    with self._lock:
-                        self._count_defect(error)
+                    self._count_defect(error)
+        return is_ending
 
     def take(self, arrived: list[Arrived]) -> None:
         if not arrived:
@@ -172,11 +194,9 @@ class Recorder:
         """Counts a datagram that a defect of the recorder keeps from being processed. Reception
         goes on, and the log says so once."""
         if DEFECT not in self.malformed:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place, what = f"{frame.filename}:{frame.lineno}", f"{type(error).__name__}: {error}"
             self._tell(
-                f"a datagram could not be processed ({place}: {columns.name(what, MAX_REASON)}); "
-                f"all such datagrams are counted as {DEFECT!r}"
+                f"a datagram could not be processed ({_described(error)}); all such datagrams are "
+                f"counted as {DEFECT!r}"
             )
         self.malformed[DEFECT] += 1
 
@@ -202,6 +222,12 @@ class Recorder:
                 "short_collections_left_out": self._limiter.short_left_out,
                 "processes": len(senders),
             }
+
+
+def _described(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = columns.name(f"{type(error).__name__}: {error}", MAX_REASON)
+    return f"{frame.filename}:{frame.lineno}: {what}"
 
 
 def reason_for(message: str) -> str:

@@ -78,6 +78,9 @@ class Poller(threading.Thread):
                 found: Figures | Trouble = Figures(question, now, answer)
             except NoAnswer as error:
                 found = Trouble(str(error))
+            except Exception as error:
+                # The thread goes on after any error: the screen would show old figures as new ones.
+                found = Trouble(f"{type(error).__name__}: {error}")
             if self._is_ended:
                 return
             self._deliver(found)

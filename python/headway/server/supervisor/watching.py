@@ -16,6 +16,7 @@ from typing import Any
 from headway.errors import CommandError
 from headway.extras import how_to_install
 from headway.server.file_state import MISSING, FileState, state_of
+from headway.server.stderr import say
 
 # A change is reported when no further change follows for this long.
 QUIET_MS = 100
@@ -23,6 +24,8 @@ QUIET_MS = 100
 MAX_FILES = 50_000
 # How often the thread checks whether the set of directories has changed.
 LOOK_UP_MS = 500
+# The pause after the watch failed, which it may do for long.
+RETRY_S = 1.0
 
 
 class Watcher:
@@ -89,24 +92,37 @@ class Watcher:
         os.close(self._write_fd)
 
     def _run(self) -> None:
+        has_failed = False
         while not self._is_over:
             self._outdated.clear()
-            is_first = True
-            for changes in self._watch(
-                *_folders(self._paths),
-                watch_filter=lambda _, path: path in self._paths,
-                step=QUIET_MS,
-                stop_event=self._outdated,
-                recursive=False,
-                raise_interrupt=False,
-                rust_timeout=LOOK_UP_MS,
-                yield_on_timeout=True,
-            ):
-                # Any file may have changed before the watch began.
-                looked_at = self._paths.keys() if is_first else {path for _, path in changes}
-                is_first = False
-                if changed := {path for path in looked_at if self._is_newer(path)}:
-                    self._tell(changed)
+            try:
+                self._watch_files()
+                has_failed = False
+            except Exception as error:
+                # Such as the kernel's limit of watches.
+                if not has_failed:
+                    say(f"--reload: files cannot be watched: {error}; it is tried again")
+                has_failed = True
+                self._outdated.wait(RETRY_S)
+
+    def _watch_files(self) -> None:
+        """Reports changed files until the set of folders is outdated."""
+        is_first = True
+        for changes in self._watch(
+            *_folders(self._paths),
+            watch_filter=lambda _, path: path in self._paths,
+            step=QUIET_MS,
+            stop_event=self._outdated,
+            recursive=False,
+            raise_interrupt=False,
+            rust_timeout=LOOK_UP_MS,
+            yield_on_timeout=True,
+        ):
+            # Any file may have changed before the watch began.
+            looked_at = self._paths.keys() if is_first else {path for _, path in changes}
+            is_first = False
+            if changed := {path for path in looked_at if self._is_newer(path)}:
+                self._tell(changed)
 
     def _is_newer(self, path: str) -> bool:
         return state_of(path) != self._paths[path]
