@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from ticks import GC_EVENT, SLOW, START, STARTED, STOPPED, Bench, message, requests, tick
 
 from headway import _native
+from headway.recorder.query import history
 from headway.recorder.query.history import NoRecording
 from headway.recorder.store.selection import EVERYTHING, Selection
 
@@ -298,3 +301,24 @@ def test_the_lifecycle_of_a_process(tmp_path: Path) -> None:
 def test_a_recording_that_is_not_open(recorded: Bench) -> None:
     with pytest.raises(NoRecording):
         recorded.history.record(START, START + 1, Selection(recording="monday"))
+
+
+@pytest.mark.parametrize("query", ["records", "slots"])
+def test_a_query_holds_few_records_at_a_time(
+    recorded: Bench, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """Those of hours at the resolution of ticks may be gigabytes."""
+    monkeypatch.setattr(history, "MAX_UNMERGED_BYTES", 100_000)
+    record = recorded.history.record(START + 7, START + 9, EVERYTHING)
+    assert record is not None
+    # The least that the ticks of this hour take at once.
+    ticks_bytes = 3600 * len(PIDS) * sys.getsizeof(record)
+    ask = getattr(recorded.history, query)
+    tracemalloc.start()
+    try:
+        found = ask(START, START + 3600, 5.0, EVERYTHING)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found
+    assert peak_bytes < ticks_bytes

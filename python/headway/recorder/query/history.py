@@ -19,7 +19,8 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 from headway import _native
 from headway.recorder.metrics.totals import Totals
@@ -41,7 +42,11 @@ MIN_STEP_S = 0.001
 MAX_INTERVAL_S = 60.0
 WIDEST_S = PROCESS_LEVELS[-1].width_s
 NOBODY = Key("", 0, 0.0)
+# Records are merged once they are this large together. Each of the site's threads may do so.
+MAX_UNMERGED_BYTES = 4 << 20
 UNREADABLE = (sqlite3.Error, OSError, schema.WrongStore)
+
+K = TypeVar("K")
 
 
 class Step(NamedTuple):
@@ -121,7 +126,7 @@ class History:
     def record(self, start: float, end: float, selection: Selection) -> bytes | None:
         """The sum over processes and time, or `None` if nothing was recorded."""
         pieces = self._pieces(start, end, end - start, selection, of_groups=not selection.pids)
-        return merge([record for _, _, record in pieces]) if pieces else None
+        return merge_by_key((None, record) for _, _, record in pieces).get(None)
 
     def records(self, start: float, end: float, step: float, selection: Selection) -> list[Step]:
         """The sums over processes, one for each step.
@@ -132,15 +137,18 @@ class History:
         of_groups = not selection.pids
         step = self.step_of(start, end, step, selection, of_groups)
         first = start // step * step
-        cells: dict[int, list[bytes]] = defaultdict(list)
         keys: dict[int, set[Key]] = defaultdict(set)
-        for cell, key, record in self._pieces(first, end, step, selection, of_groups):
-            cells[cell].append(record)
-            keys[cell].add(key)
+
+        def noted() -> Iterator[tuple[int, bytes]]:
+            for cell, key, record in self._pieces(first, end, step, selection, of_groups):
+                keys[cell].add(key)
+                yield cell, record
+
+        cells = merge_by_key(noted())
         return [
             Step(
                 first + cell * step,
-                merge(cells[cell]) if cell in cells else None,
+                cells.get(cell),
                 None if NOBODY in keys[cell] else len(keys[cell]),
             )
             for cell in range(steps_in(first, end, step))
@@ -184,11 +192,10 @@ class History:
         self, start: float, end: float, selection: Selection
     ) -> list[tuple[Process, bytes]]:
         """The sum over time of each process."""
-        found: dict[Key, list[bytes]] = defaultdict(list)
-        for _, key, record in self._pieces(start, end, end - start, selection, of_groups=False):
-            found[key].append(record)
+        pieces = self._pieces(start, end, end - start, selection, of_groups=False)
+        found = merge_by_key((key, record) for _, key, record in pieces)
         processes = self._by_key(start, end, selection)
-        return [(processes[key], merge(found[key])) for key in processes if key in found]
+        return [(processes[key], found[key]) for key in processes if key in found]
 
     def slots(
         self, start: float, end: float, step: float, selection: Selection
@@ -197,23 +204,23 @@ class History:
         `None` where the process did not report."""
         step = self.step_of(start, end, step, selection, of_groups=False)
         first = start // step * step
-        cells: dict[Key, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-        for cell, key, record in self._pieces(first, end, step, selection, of_groups=False):
-            cells[key][cell].append(record)
+        pieces = self._pieces(first, end, step, selection, of_groups=False)
+        cells = merge_by_key(((key, cell), record) for cell, key, record in pieces)
         processes = self._by_key(first, end, selection)
+        have_cells = {key for key, _ in cells}
         return [
             (
                 processes[key],
                 [
                     (
                         first + cell * step,
-                        busy_shares(merge(cells[key][cell])) if cell in cells[key] else None,
+                        busy_shares(cells[key, cell]) if (key, cell) in cells else None,
                     )
                     for cell in range(steps_in(first, end, step))
                 ],
             )
             for key in processes
-            if key in cells
+            if key in have_cells
         ]
 
     def events(
@@ -305,10 +312,11 @@ class History:
 
     def _pieces(
         self, start: float, end: float, step: float, selection: Selection, of_groups: bool
-    ) -> list[tuple[int, Key, bytes]]:
+    ) -> Iterator[tuple[int, Key, bytes]]:
         """The records that together cover the range, each with its step and its process. They are
         no wider than a step, unless finer ones are missing. `of_groups` allows records of groups;
-        the key of stored rollups is then NOBODY."""
+        the key of stored rollups is then NOBODY. Stored records are unpacked one row at a time,
+        because those of hours may be gigabytes."""
         live = None if selection.recording else self._live
         reader = self._reader_of(selection.recording)
         is_well = live is None or self._store_is_well()
@@ -316,7 +324,8 @@ class History:
             end - start <= MEMORY_ONLY_S or not is_well
         ):
             reader = None
-        found: list[tuple[Key, Piece]] = []
+        found: Iterable[tuple[Key, Piece]] = ()
+        of_memory: Iterable[tuple[Key, Piece]] = ()
         live_from, after = start, 0
         if reader is not None:
             stored_to = end
@@ -335,16 +344,14 @@ class History:
             ticks = (
                 live.ticks(live_from, end, after) if after else live.recent_ticks(live_from, end)
             )
-            found += [
+            of_memory = (
                 (tick.sender.key, Piece(tick.time, 0, 0, tick.record))
                 for tick in ticks
                 if chosen(selection, tick.sender)
-            ]
-        return [
-            (cell, key, record)
-            for key, piece in found
-            for cell, record in steps_of(piece, start, step)
-        ]
+            )
+        for key, piece in chain(found, of_memory):
+            for cell, record in steps_of(piece, start, step):
+                yield cell, key, record
 
 
 def _read_pieces(
@@ -354,7 +361,7 @@ def _read_pieces(
     widest_s: float,
     selection: Selection,
     of_groups: bool,
-) -> tuple[list[tuple[Key, Piece]], int]:
+) -> tuple[Iterator[tuple[Key, Piece]], int]:
     """The records of the store, and the number of the last item that it has committed."""
     with reader.snapshot() as snapshot:
         keys = {
@@ -368,10 +375,25 @@ def _read_pieces(
         packed = snapshot.fetch(spans, processes, groups)
         ticks = snapshot.ticks(start, end, processes)
         committed = snapshot.committed
-    return [
+    pieces = (
         (NOBODY if of_groups and piece.width_s else keys[piece.owner], piece)
-        for piece in (*unpack(packed), *ticks)
-    ], committed
+        for piece in chain(unpack(packed), ticks)
+    )
+    return pieces, committed
+
+
+def merge_by_key(records: Iterable[tuple[K, bytes]]) -> dict[K, bytes]:
+    """The sum of the records of each key. Few records are in memory beside the sums."""
+    found: dict[K, list[bytes]] = defaultdict(list)
+    added_bytes = 0
+    for key, record in records:
+        found[key].append(record)
+        added_bytes += len(record)
+        if added_bytes > MAX_UNMERGED_BYTES:
+            added_bytes = 0
+            for each in found.values():
+                each[:] = [merge(each)]
+    return {key: merge(each) for key, each in found.items()}
 
 
 def steps_of(piece: Piece, start: float, step: float) -> list[tuple[int, bytes]]:
