@@ -103,9 +103,7 @@ def start(way: Way, folder: str) -> None:
             PLACES, "places", cwd=folder, env=environment(HEADWAY=way.variable, TMPDIR=folder)
         )
     else:
-        result = headway(
-            *way.options, PLACES, "places", cwd=folder, env=environment(TMPDIR=folder)
-        )
+        result = headway(*way.options, PLACES, "places", cwd=folder, env=environment(TMPDIR=folder))
     assert result.returncode == 0, result.stderr
 
 
@@ -144,7 +142,9 @@ def test_children_do_not_follow_unless_they_are_to(way: str) -> None:
 
 
 def test_more_children_than_a_ledger_has_room_for_have_the_setting() -> None:
-    shows = "import sys; from headway import gil; print(gil.is_installed(), sys.getswitchinterval())"
+    shows = (
+        "import sys; from headway import gil; print(gil.is_installed(), sys.getswitchinterval())"
+    )
     code = (
         "import subprocess, sys\n"
         f"for _ in range(66): subprocess.run([sys.executable, '-c', {shows!r}], check=True)"
@@ -179,9 +179,7 @@ def test_children_that_outlive_the_program_have_the_setting(tmp_path: Path) -> N
 )
 @pytest.mark.parametrize("options", [(), ("--json=out.json",)])
 @pytest.mark.parametrize("hints", [True, False])
-def test_kernel_hints_reach_children(
-    tmp_path: Path, hints: bool, options: tuple[str, ...]
-) -> None:
+def test_kernel_hints_reach_children(tmp_path: Path, hints: bool, options: tuple[str, ...]) -> None:
     own = () if hints else ("--no-kernel-hints",)
     run = ("run", "--follow", "--policy=priority", *own, *options)
     result = headway(*run, PLACES, "places", "hints", cwd=tmp_path)

@@ -236,7 +236,9 @@ def test_reception_goes_on_after_an_error(station: Station) -> None:
     assert [sender.sequence for sender in station.recorder.known()] == [2]
     failed, again = station.lines
     assert failed.startswith("nothing can be received (")
-    assert failed.endswith("OSError: [Errno 88] Socket operation on non-socket); it is tried again every 1 s")
+    assert failed.endswith(
+        "OSError: [Errno 88] Socket operation on non-socket); it is tried again every 1 s"
+    )
     assert again == "datagrams are received again"
 
 

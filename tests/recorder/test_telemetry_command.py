@@ -302,7 +302,9 @@ def test_help_teaches() -> None:
 def test_a_port_in_use_is_that_of_http(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        done = headway("telemetry", "--no-store", "--listen", "unix:s", "--http", address, cwd=tmp_path)
+        done = headway(
+            "telemetry", "--no-store", "--listen", "unix:s", "--http", address, cwd=tmp_path
+        )
     assert done.returncode == 2
     assert done.stderr.endswith(f"headway telemetry: --http {address}: address already in use\n")
 

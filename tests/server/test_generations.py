@@ -206,7 +206,9 @@ def test_an_address_that_cannot_be_had_leaves_the_pending_generation(tmp_path: P
         server.reload({"binds": unix(first, second)})
         pending = server.newest()
         server.reload({"binds": unix(first) + nowhere})
-        assert server.log[-1].startswith("SIGHUP: process group 'main': bind 192.0.2.1:1: cannot assign")
+        assert server.log[-1].startswith(
+            "SIGHUP: process group 'main': bind 192.0.2.1:1: cannot assign"
+        )
         assert server.log[-1].endswith("; generation 1 goes on serving, and 2 starting")
         assert second.exists()
         # One that can begin takes its place, and its sockets go at once.

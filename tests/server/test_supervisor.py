@@ -112,7 +112,9 @@ def test_a_generation_that_cannot_start_changes_nothing(tmp_path: Path) -> None:
         server.wait_until(lambda: set(server.workers()) == first)
         server.write({"threads": 2, "binds": ["192.0.2.1:1"]})
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("SIGHUP: process group 'main': bind 192.0.2.1:1: cannot assign .*; generation 1 goes on")
+        server.wait_for(
+            "SIGHUP: process group 'main': bind 192.0.2.1:1: cannot assign .*; generation 1 goes on"
+        )
         flag.unlink()
         server.write(TWO)
         server.process.send_signal(signal.SIGHUP)

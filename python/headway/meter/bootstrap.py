@@ -49,8 +49,8 @@ NO_HINTS = ",no-hints"
 
 
 class Settings:
-    """The settings of an owner, which `headway run` passes to the program's process as text, and the
-    owner to followers.
+    """The settings of an owner, which `headway run` passes to the program's process as text, and
+    the owner to followers.
 
     - `pid`: the process that the settings are for. `replaced`: how often it has replaced itself by
       exec. `books`: where its earlier counters are, as a descriptor (-1 for `ledger`) and the run;

@@ -172,6 +172,7 @@ function LongestHolds({ holds }: { holds: Answered["holds"] }) {
             <strong>{format.seconds(hold.duration)}</strong> {hold.thread}
             {hold.endpoint ? ` · ${hold.endpoint}` : ""} · {format.moment(hold.time)}
             {hold.waited ? ` · longest waiter ${format.seconds(hold.waited)}` : ""}
+            {hold.cpu === undefined ? "" : ` · CPU ${format.seconds(hold.cpu)}`}
           </summary>
           <pre>{hold.stack || "No stack was taken."}</pre>
         </details>

@@ -185,9 +185,7 @@ def _account(value: Value, option: str, name: str) -> Iterator[str]:
 def _limits(group: ResolvedGroup) -> Iterator[str]:
     """The limits that this process cannot set."""
     for name, found, most in identity.find_forbidden_limits(group.settings):
-        yield _problem(
-            group.values[name], name, f"found {found}; without root it must be {most}"
-        )
+        yield _problem(group.values[name], name, f"found {found}; without root it must be {most}")
 
 
 def account_id(kind: str, name: str) -> int:

@@ -391,8 +391,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         _timeout("inactivity-timeout", "replace a process that had no request for S seconds"),
         _timeout(
             "request-timeout",
-            "replace a process in which a request takes longer than S seconds times (1 + ln T), where T "
-            "is --threads, and log the stack of the request",
+            "replace a process in which a request takes longer than S seconds times (1 + ln T), "
+            "where T is --threads, and log the stack of the request",
         ),
         _timeout(
             "interrupt-timeout",
@@ -401,8 +401,8 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
         ),
         _timeout(
             "deadlock-timeout",
-            "replace a process whose GIL one thread holds for S seconds without a break, while another "
-            "thread waits for it",
+            "replace a process whose GIL one thread holds for S seconds without a break, while "
+            "another thread waits for it",
         ),
         _timeout("startup-timeout", "kill a process that loads APP for longer than S seconds"),
         _timeout(

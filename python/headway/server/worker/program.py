@@ -69,15 +69,15 @@ def serve(
     application: 0, unless a thread stayed there for longer than `graceful_timeout` seconds. `stop`
     is set in any case at the end.
 
-    `bind` is HOST:PORT or unix:PATH, or several of them (default: 127.0.0.1:8000). `access_log` is common, combined, json or
-    off; a suffix `:PATH` names a file. `telemetry` is the unix:PATH on which `headway telemetry`
-    listens, now or later, or a `Telemetry` with more settings. `free_threading` says whether Python
-    must run without a GIL; `None` accepts either mode. The server calls `announce` with each URL or
-    unix:PATH on which it listens. The GIL meter and the policy stay installed if they were
-    installed before the call, and are removed otherwise. `settings` has all other limits of
-    `headway serve`, and the values of arguments that are None. In the main thread, the server uses the
-    process's `signal.set_wakeup_fd` while it serves. In any other thread, the program handles its
-    signals itself, and only `stop` ends the server.
+    `bind` is HOST:PORT or unix:PATH, or several of them (default: 127.0.0.1:8000). `access_log` is
+    common, combined, json or off; a suffix `:PATH` names a file. `telemetry` is the unix:PATH on
+    which `headway telemetry` listens, now or later, or a `Telemetry` with more settings.
+    `free_threading` says whether Python must run without a GIL; `None` accepts either mode. The
+    server calls `announce` with each URL or unix:PATH on which it listens. The GIL meter and the
+    policy stay installed if they were installed before the call, and are removed otherwise.
+    `settings` has all other limits of `headway serve`, and the values of arguments that are None.
+    In the main thread, the server uses the process's `signal.set_wakeup_fd` while it serves. In any
+    other thread, the program handles its signals itself, and only `stop` ends the server.
 
     Raises `headway.errors.CommandError` if the server cannot listen, the policy is not available or
     Python does not run in the mode that `free_threading` requires, `TypeError` for an application
