@@ -75,7 +75,7 @@ OF_TELEMETRY = ("process_group", "telemetry_interval")
 
 @cache
 def told(way: str) -> dict[str, dict[str, Any]]:
-    """What each place of a program told, and what its process reported to a recorder."""
+    """Runs the program, and returns what each place told and its process reported."""
     with tempfile.TemporaryDirectory() as folder:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as recorder:
             recorder.bind(os.path.join(folder, "sock"))
