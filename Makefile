@@ -30,7 +30,7 @@ test: ## Run the fast tests: Rust, dashboard, Python on 3.13 and in part on free
 test-slow: ## Run the slow tests on 3.13 and free-threaded 3.13, which with `make test` is what CI runs
 	@scripts/test slow
 
-test-all: ## Run every test on 3.10 to 3.15 and free-threaded 3.13 and 3.14 (hours)
+test-all: ## Run every test on 3.10 to 3.15 and free-threaded 3.13 and 3.15 (hours)
 	@scripts/test all
 
 witness: ## Check the meter beside a CPython that counts what it does (first builds it: 4 minutes; then 1)

@@ -158,11 +158,39 @@ def test_build_without_a_compiler(machine: Machine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2), ("3.13-x", 2)]
+    ("version", "code"), [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2), ("3.14t", 2), ("3.13-x", 2)]
 )
 def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: int) -> None:
     assert_one_line(machine.run("get-pythons", version), code, version)
     assert os.listdir(machine.home) == []
+
+
+@pytest.mark.skipif(
+    not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists()
+    or not (ROOT / ".venvs/tools/requirements-pythons.txt").exists(),
+    reason="scripts/get-pythons needs Debian's keys, and its tools from PyPI",
+)
+def test_a_source_package_that_the_mirror_lists_and_does_not_have(machine: Machine) -> None:
+    for tool in ("awk", "basename", "cmp", "flock", "mkdir", "mktemp", "rm"):
+        (machine.bin / tool).symlink_to(str(shutil.which(tool)))
+    machine.add_program(machine.bin / "dpkg", "exit 1")
+    machine.add_program(machine.bin / "dpkg-query", "echo install ok installed")
+    machine.add_program(
+        machine.bin / "apt-get",
+        """case "$*" in
+            indextargets*) echo http://mirror.example/debian/ ;;
+            *" source "*)
+                echo 'E: Failed to fetch http://mirror.example/python3.15.dsc  404  Not Found' >&2
+                echo 'E: Failed to fetch some archives.' >&2
+                exit 100 ;;
+        esac""",
+    )
+    done = machine.run("get-pythons", "3.15t")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "get-pythons: 3.15t: Debian sid's source package python3.15 cannot be had: "
+        "E: Failed to fetch http://mirror.example/python3.15.dsc  404  Not Found\n",
+    )
 
 
 def test_a_part_that_the_test_of_aarch64_does_not_have(machine: Machine) -> None:
