@@ -17,36 +17,57 @@ needs_compiler = pytest.mark.skipif(
     reason=f"no C compiler ({COMPILER} or cc) to build an extension module with",
 )
 
-# Initialized in several phases (PEP 489), and in one.
-PHASES = """
+# For each kind of initialization: how a module declares it, and a module with or without that. In
+# several phases (PEP 489), in one, and by slots without a definition (PEP 793, from 3.15 on).
+KINDS = {
+    "multi-phase": (
+        "{Py_mod_gil, Py_MOD_GIL_NOT_USED},",
+        """
 #include <Python.h>
-static PyModuleDef_Slot slots[] = {%s {0, NULL}};
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "%s", NULL, 0, NULL, slots};
-PyMODINIT_FUNC PyInit_%s(void) { return PyModuleDef_Init(&definition); }
-"""
-PHASE = """
+static PyModuleDef_Slot slots[] = {DECLARES {0, NULL}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME", NULL, 0, NULL, slots};
+PyMODINIT_FUNC PyInit_NAME(void) { return PyModuleDef_Init(&definition); }
+""",
+    ),
+    "single-phase": (
+        "PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);",
+        """
 #include <Python.h>
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "%s", NULL, -1, NULL};
-PyMODINIT_FUNC PyInit_%s(void) {
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_NAME(void) {
     PyObject *module = PyModule_Create(&definition);
-    %s
+    DECLARES
     return module;
 }
-"""
+""",
+    ),
+    "exported": (
+        "PySlot_DATA(Py_mod_gil, Py_MOD_GIL_NOT_USED),",
+        """
+#include <Python.h>
+PyABIInfo_VAR(abi);
+static PySlot slots[] = {
+    PySlot_STATIC_DATA(Py_mod_abi, &abi),
+    PySlot_STATIC_DATA(Py_mod_name, "NAME"),
+    DECLARES
+    PySlot_END
+};
+PyMODEXPORT_FUNC PyModExport_NAME(void) { return slots; }
+""",
+    ),
+}
 
 
-def build(folder: Path, name: str, *, phases: bool = True, declared: bool = False) -> None:
+def build(folder: Path, name: str, *, kind: str = "multi-phase", declared: bool = False) -> None:
     """Puts `name` into the folder."""
-    if phases:
-        text = PHASES % ("{Py_mod_gil, Py_MOD_GIL_NOT_USED}," if declared else "", name, name)
-    else:
-        call = "PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);" if declared else ""
-        text = PHASE % (name, name, call)
+    declares, text = KINDS[kind]
     source = folder / f"{name}.c"
-    source.write_text(text)
+    source.write_text(text.replace("DECLARES", declares * declared).replace("NAME", name))
     compiler = COMPILER if shutil.which(COMPILER) else "cc"
-    include = sysconfig.get_path("include")
+    include = Path(sysconfig.get_path("include"))
+    # Debian's pyconfig.h includes one that lies beside the folder.
+    includes = [f"-I{include}", f"-I{include.parent}"]
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-    command = [compiler, "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(target)]
+    command = [compiler, "-shared", "-fPIC", *includes, str(source), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

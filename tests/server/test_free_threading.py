@@ -317,18 +317,33 @@ def test_the_status_shows_the_gil(tmp_path: Path) -> None:
 # Modules that do not declare that they can
 
 
-@free_threaded
 @needs_compiler
-@pytest.mark.parametrize("phases", [False, True])
-def test_what_a_module_declares_is_found(tmp_path: Path, phases: bool) -> None:
-    build(tmp_path, "declared", phases=phases, declared=True)
-    build(tmp_path, "undeclared", phases=phases)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            "multi-phase",
+            marks=pytest.mark.skipif(sys.version_info < (3, 13), reason="PEP 703 is new in 3.13"),
+        ),
+        pytest.param("single-phase", marks=free_threaded),
+        pytest.param(
+            "exported",
+            marks=[
+                free_threaded,
+                pytest.mark.skipif(sys.version_info < (3, 15), reason="PEP 793 is new in 3.15"),
+            ],
+        ),
+    ],
+)
+def test_what_a_module_declares_is_found(tmp_path: Path, kind: str) -> None:
+    build(tmp_path, "declared", kind=kind, declared=True)
+    build(tmp_path, "undeclared", kind=kind)
     program = (
         "import declared, undeclared\nfrom headway import _native\n"
         "from headway.server.worker.undeclared import imported\n"
         "print(_native.declares_no_gil(declared), _native.declares_no_gil(undeclared), imported())"
     )
-    for mode in ("0", "1"):
+    for mode in ("0", "1") if BUILD else ("1",):
         done = subprocess.run(
             [sys.executable, "-X", f"gil={mode}", "-c", program],
             cwd=tmp_path,
@@ -364,7 +379,7 @@ def test_modules_that_do_not_declare_it_are_told_at_once_and_once(
     tmp_path: Path, tells: dict[str, Any], preload: bool
 ) -> None:
     build(tmp_path, "at_start")
-    build(tmp_path, "later", phases=False)
+    build(tmp_path, "later", kind="single-phase")
     build(tmp_path, "declared", declared=True)
     with (tmp_path / "tells.py").open("a") as file:
         file.write("import declared, at_start\n")
