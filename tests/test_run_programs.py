@@ -70,8 +70,8 @@ FILTERED = """
 import ctypes, platform, struct, threading
 number = {"x86_64": 157, "aarch64": 167}[platform.machine()]
 kills, allows = (6, 0, 0, 0x8000_0000), (6, 0, 0, 0x7FFF_0000)
-get_name = 16
-rules = (0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, get_name), kills, allows
+load_number, load_operation, get_name = (0x20, 0, 0, 0), (0x20, 0, 0, 16), 16
+rules = load_number, (0x15, 0, 3, number), load_operation, (0x15, 0, 1, get_name), kills, allows
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
 class Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("rules", ctypes.c_void_p)]

@@ -158,7 +158,8 @@ def test_build_without_a_compiler(machine: Machine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2), ("3.14t", 2), ("3.13-x", 2)]
+    ("version", "code"),
+    [("3.10", 1), ("3.12", 1), ("2.7", 2), ("x", 2), ("3.14t", 2), ("3.13-x", 2)],
 )
 def test_versions_that_cannot_be_brought(machine: Machine, version: str, code: int) -> None:
     assert_one_line(machine.run("get-pythons", version), code, version)

@@ -89,8 +89,8 @@ fn declares_no_gil<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Ob
     declared.to_python(py)
 }
 
-/// Returns the field of the module in which a free-threaded CPython stores the declaration. A module
-/// with single-phase initialization, or without a definition (PEP 793), has it nowhere else.
+/// Returns the field of the module in which a free-threaded CPython stores the declaration. A
+/// module with single-phase initialization, or without a definition (PEP 793), has it nowhere else.
 ///
 /// # Safety
 /// `module` is a live module.
@@ -98,8 +98,8 @@ unsafe fn field_of(module: *mut PyObject) -> Option<bool> {
     if !cfg!(Py_GIL_DISABLED) {
         return None;
     }
-    // SAFETY: a module has these fields in the CPythons named at `Fields`. The field is used only if
-    // the others have the values that the C API returns.
+    // SAFETY: a module has these fields in the CPythons named at `Fields`. The field is used only
+    // if the others have the values that the C API returns.
     unsafe {
         let fields = &*module.add(1).cast::<Fields>();
         let is_known = fields.dict == PyModule_GetDict(module)
