@@ -206,6 +206,18 @@ def wait_for(file: Path, words: str) -> None:
         time.sleep(0.02)
 
 
+def wait_until_it_listens(path: Path) -> None:
+    """The socket is there before that."""
+    end = time.monotonic() + TIMEOUT_S
+    while True:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                return connection.connect(str(path))
+            except (FileNotFoundError, ConnectionRefusedError):
+                assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def get(path: Path, target: str) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
@@ -300,10 +312,7 @@ def test_a_log_that_nobody_reads_is_no_crash_at_the_end(
         stderr=fds[0],
     )
     try:
-        end = time.monotonic() + TIMEOUT_S
-        while not path.exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until_it_listens(path)
         assert get(path, "/").startswith(b"HTTP/1.1 204 ")
         process.terminate()
         assert process.wait(TIMEOUT_S) == 0
