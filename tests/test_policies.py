@@ -346,19 +346,13 @@ def test_run_hands_the_policy_to_children_of_every_kind(tmp_path: Path, policy: 
     result = headway("run", *options, "-c", code)
     assert result.returncode == 0, result.stderr
     following, *left_alone = result.stdout.splitlines()
-    assert following.endswith(f":{policy}")
+    assert following.startswith("follow:")
     assert left_alone == ["True", "True"]
     report = read_json(out)
     assert [each["policy"] for each in (report, *report["children"])] == [policy] * 3
     if GIL_ENABLED and policy != "interval":
         assert all(child["gils"][0]["preemptions"] for child in report["children"])
     assert (f"policy {policy}" in " ".join(result.stderr.split())) is (policy != "interval")
-
-
-def test_children_are_told_the_policy() -> None:
-    code = "import os; print(os.environ['HEADWAY'])"
-    result = headway("run", "--follow", "--policy", "deadline", "-c", code)
-    assert result.stdout.endswith(":deadline\n")
 
 
 def test_a_followed_child_that_changed_its_policy_keeps_it() -> None:
@@ -394,8 +388,8 @@ def test_a_call_that_keeps_the_gil_is_reported_with_its_thread(tmp_path: Path, p
     assert result.returncode == 0, result.stderr
     said = " ".join(result.stderr.split())
     assert re.search(
-        r"number cruncher kept the GIL for [\d.]+ m?s after it was asked to drop it, and used up "
-        r"to [\d.]+ m?s of CPU time after a request: held by a call that cannot be preempted \(C "
+        r"number cruncher kept the GIL for [\d.]+ m?s after it was asked to drop it, and used "
+        r"[\d.]+ m?s of CPU time meanwhile: held by a call that cannot be preempted \(C "
         r"code\)",
         said,
     ), result.stderr

@@ -92,7 +92,7 @@ os.waitpid(pid, 0)
     assert executed["command"][1:] == inner[1:]
     assert executed["parent_pid"] == forked["forked_from"] == report["pid"]
     assert forked["command"] == report["command"]
-    assert f"pid {executed['pid']} python -c import threading" in stderr
+    assert f"pid {executed['pid']} python -c import th" in stderr
     assert f"pid {forked['pid']} fork of app.py an argument" in stderr
     assert "\x1b" not in stderr
 

@@ -81,7 +81,9 @@ def shorten(text: str, limit: int, end: int | None = None) -> str:
     # A combining mark stays with its character.
     while at < len(text) and not _width(text[at]):
         at += 1
-    return cut(text, limit - width(text[at:])) + text[at:]
+    # A text that was shortened before has one "~".
+    rest = text[at:].lstrip("~")
+    return cut(text, limit - width(rest)).rstrip("~") + "~" + rest
 
 
 def apart(texts: Iterable[str], limit: int) -> dict[str, str]:
