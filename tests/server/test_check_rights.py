@@ -53,6 +53,8 @@ ALLOWED = [
     ["--cpu-priority=5"],
     ["--memory-limit=4G"],
     ["--cpu-time-limit=100"],
+    # The recorder makes it, in a folder of its own.
+    ["--telemetry=unix:/nobody-made-it"],
 ]
 FORBIDDEN = {
     ("--group=#8",): "--group: found #8; only root can run processes as another group",

@@ -26,6 +26,8 @@ from headway.server.config.resolution import Resolution, ResolvedGroup
 
 # Files that the server makes anew, whatever is there.
 MADE_ANEW = ("status-socket", "dashboard-store")
+# The recorder may make its socket later, as another user.
+MADE_BY_OTHERS = ("telemetry",)
 NAME_WIDTH = 26
 VALUE_WIDTH = 34
 
@@ -124,8 +126,10 @@ def _missing(option: Option, value: Any) -> Iterator[str]:
             yield f"found {path}; it must have at most {MAX_SOCKET_PATH_BYTES} bytes"
         if option.path == "parent" and not os.path.isdir(os.path.dirname(path)):
             yield f"found {path}; its directory must exist"
-        elif option.path == "parent" and (
-            problem := _unwritable(path, is_new=option.name in MADE_ANEW)
+        elif (
+            option.path == "parent"
+            and option.name not in MADE_BY_OTHERS
+            and (problem := _unwritable(path, is_new=option.name in MADE_ANEW))
         ):
             yield f"found {path}; {problem}"
 

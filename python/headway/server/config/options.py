@@ -57,8 +57,8 @@ class Option(NamedTuple):
     path, `application_group` stands for each application group of the process group. `field` is
     empty if several options make up one field. `daemon` is the kind that WSGIDaemonProcess allows
     under the same name, and `daemon_default` its default if it differs. `path` is set for file
-    names, which are made absolute and checked: "directory", "file", or "parent" for a file that
-    Headway creates in an existing directory.
+    names, which are made absolute and checked: "directory", "file", or "parent" for a file that is
+    made in an existing directory.
     """
 
     name: str
