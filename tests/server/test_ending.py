@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -105,6 +105,65 @@ def test_an_application_that_never_returns_is_cut_off(tmp_path: Path) -> None:
     with Held(server, tmp_path):
         assert server.stop() == 1
     assert "1 thread was still in the application after 0.1 s" in server.stderr
+
+
+# Each request to it goes on until the server cuts it off, and leaves a file when it ends.
+UNENDING = """
+import atexit, pathlib
+folder = pathlib.Path(__file__).parent
+atexit.register((folder / "exited").touch)
+
+def application(environ, start_response):
+    (folder / "begun").touch()
+    try:
+        start_response("200 OK", [])
+        environ["wsgi.input"].read()
+        while True:
+            yield bytes(int(environ["QUERY_STRING"]))
+    finally:
+        (folder / "closed").touch()
+"""
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_read"),
+    [
+        pytest.param(b"GET /?10 HTTP/1.1\r\nHost: a\r\n\r\n", True, id="stream"),
+        pytest.param(b"GET /?100000 HTTP/1.1\r\nHost: a\r\n\r\n", False, id="full-socket"),
+        pytest.param(
+            # More than what is read before the application is called.
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(200_000),
+            True,
+            id="upload",
+        ),
+    ],
+)
+def test_a_request_that_is_cut_off_is_closed(
+    tmp_path: Path, request_: bytes, is_read: bool
+) -> None:
+    (tmp_path / "unending.py").write_text(UNENDING)
+    group = {
+        "mounts": [{"path": "", "application": "unending:application"}],
+        "python_path": [str(tmp_path)],
+        "graceful_timeout_s": 0.2,
+    }
+    server = Supervised(tmp_path, group)
+    with server.connect() as connection:
+        connection.sendall(request_)
+        server.wait_until((tmp_path / "begun").exists)
+        server.process.terminate()
+        if is_read:
+            received = b""
+            with suppress(ConnectionResetError):
+                while data := connection.recv(1 << 20):
+                    received = (received + data)[-5:]
+            # Cut off, and not ended.
+            assert received != b"0\r\n\r\n"
+        assert server.stop(None) == 1
+    assert "1 thread was still in the application after 0.2 s" in server.stderr
+    assert "Traceback" not in server.stderr
+    assert (tmp_path / "closed").exists()
+    assert (tmp_path / "exited").exists()
 
 
 @pytest.mark.slow("waits for two shutdown timeouts")

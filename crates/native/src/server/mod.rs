@@ -24,7 +24,7 @@ mod options;
 mod requests;
 mod tls;
 
-pub static FUNCTIONS: Methods<14> = Methods::new([
+pub static FUNCTIONS: Methods<15> = Methods::new([
     function(
         c"server_open",
         server_open,
@@ -102,7 +102,14 @@ pub static FUNCTIONS: Methods<14> = Methods::new([
         server_abort,
         c"server_abort(server)\n\
           \n\
-          Ends without waiting.",
+          Ends without waiting: requests that read or send are cut off.",
+    ),
+    function(
+        c"server_cut_off",
+        server_cut_off,
+        c"server_cut_off(server) -> int\n\
+          \n\
+          The number of requests that server_abort() has cut off and that have ended.",
     ),
     function(
         c"server_requests",
@@ -222,6 +229,11 @@ fn server_abort<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Objec
     let server = server_in(server)?;
     py.detach(|| server.abort());
     Ok(Object::none(py))
+}
+
+fn server_cut_off<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (server,): (&Object,) = arguments(py, "server_cut_off", given)?;
+    server_in(server)?.cut_off().to_python(py)
 }
 
 fn server_requests<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

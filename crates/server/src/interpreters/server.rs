@@ -70,10 +70,16 @@ impl Server {
         self.pool.stop(keep_idle_ns);
     }
 
-    /// Makes `work` return as soon as the application does.
+    /// Makes `work` return as soon as the application does, which is asked for no more of a
+    /// stream.
     pub fn abort(&self) {
         self.groups().end();
         self.pool.abort();
+    }
+
+    /// The requests that `abort` has cut off, once `work` has returned in all threads.
+    pub fn cut_off(&self) -> u32 {
+        self.pool.cut_off()
     }
 
     /// Waits for a request that exceeds interrupt-timeout; `None` once the server is over.

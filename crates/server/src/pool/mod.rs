@@ -191,10 +191,14 @@ impl<A: Application> Pool<A> {
     }
 
     /// Makes `work` return as soon as each thread's application does, whatever connections are
-    /// open.
+    /// open. Requests that read or send are cut off.
     pub fn abort(&self) {
         self.shutdown.abort();
         self.scheduler.wake_everyone();
+    }
+
+    pub fn cut_off(&self) -> u32 {
+        self.shutdown.cut_off()
     }
 
     pub fn is_over(&self) -> bool {

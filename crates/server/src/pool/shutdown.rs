@@ -23,6 +23,9 @@ pub struct Shutdown {
     /// Calls of `begin`. Written by it after what it changes, and before its caller looks at the
     /// connections; read by threads around a turn. `SeqCst`, like the ownership states.
     stops: AtomicU32,
+    /// The requests that ended early because the server was aborted. Written by their threads, read
+    /// once these have ended; relaxed.
+    cut_off: AtomicU32,
 }
 
 impl Shutdown {
@@ -39,6 +42,19 @@ impl Shutdown {
 
     pub fn abort(&self) {
         self.phase.store(ABORTED, SeqCst);
+    }
+
+    /// Whether the time that requests have is over.
+    pub fn is_aborted(&self) -> bool {
+        self.phase.load(SeqCst) == ABORTED
+    }
+
+    pub fn note_cut_off(&self) {
+        self.cut_off.fetch_add(1, Relaxed);
+    }
+
+    pub fn cut_off(&self) -> u32 {
+        self.cut_off.load(Relaxed)
     }
 
     pub fn stops(&self) -> u32 {
@@ -86,7 +102,7 @@ mod tests {
     fn an_aborted_server_is_over_and_does_not_stop() {
         let shutdown = Shutdown::default();
         shutdown.abort();
-        assert!(shutdown.is_stopping() && shutdown.is_over(|| 1));
+        assert!(shutdown.is_stopping() && shutdown.is_aborted() && shutdown.is_over(|| 1));
         assert!(!shutdown.begin(0));
         assert_eq!(shutdown.stops(), 0);
     }

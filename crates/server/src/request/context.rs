@@ -36,6 +36,8 @@ pub enum Broken {
     TimedOut,
     /// The request exceeded request-timeout, and is interrupted.
     Interrupted,
+    /// The server ends, and the time that requests have is over.
+    CutOff,
     Malformed(Rejection),
 }
 
@@ -153,7 +155,22 @@ impl<'a> RequestContext<'a> {
     }
 
     fn break_off(&mut self, broken: Broken) -> Broken {
+        if self.broken.is_none() && broken == Broken::CutOff {
+            self.resources.shutdown.note_cut_off();
+        }
         *self.broken.get_or_insert(broken)
+    }
+
+    /// Whether the request must not go on: the exception can be raised, and the stream closed, only
+    /// once the thread has returned to Python.
+    fn check_cancelled(&self) -> Result<(), Broken> {
+        if self.worker_status().is_interrupted() {
+            Err(Broken::Interrupted)
+        } else if self.resources.shutdown.is_aborted() {
+            Err(Broken::CutOff)
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the process if it is a child that the application forked: it must not send anything of
@@ -259,9 +276,7 @@ impl<'a> RequestContext<'a> {
         }
         loop {
             // A client that sends again and again leaves no wait in which `wait_ready` looks.
-            if self.worker_status().is_interrupted() {
-                return Err(Broken::Interrupted);
-            }
+            self.check_cancelled()?;
             let space = self.connection.http.space_in(&mut place[*filled..]);
             let in_place = !space.is_empty();
             if *filled > 0 && !in_place {
@@ -283,13 +298,12 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Waits for the socket, for `timeout_ms` without any byte moving, or until the request is
-    /// interrupted: the exception can be raised only once the thread has returned to Python.
+    /// cancelled.
     fn wait_ready(&self, direction: Direction, timeout_ms: i32) -> Result<(), Broken> {
-        let is_interrupted = || self.worker_status().is_interrupted();
-        match write::wait_ready(self.connection, direction, timeout_ms, is_interrupted) {
+        let is_cancelled = || self.check_cancelled().is_err();
+        match write::wait_ready(self.connection, direction, timeout_ms, is_cancelled) {
             true => Ok(()),
-            false if is_interrupted() => Err(Broken::Interrupted),
-            false => Err(Broken::TimedOut),
+            false => self.check_cancelled().and(Err(Broken::TimedOut)),
         }
     }
 
@@ -409,12 +423,16 @@ impl<'a> RequestContext<'a> {
         self.connection.http.is_response_full()
     }
 
-    /// Waits until the kernel has taken everything framed so far.
+    /// Waits until the kernel has taken everything framed so far. An error if nothing may follow.
     pub fn transmit(&mut self) -> Result<(), Broken> {
         self.leave_forked_child();
         let begun_ns = now_ns();
         self.transmitted = true;
-        let result = self.send_all();
+        let result = match self.send_all() {
+            // A stream whose client keeps up never waits.
+            Ok(()) if self.resources.shutdown.is_aborted() => Err(Broken::CutOff),
+            result => result,
+        };
         self.note_transmitted(begun_ns);
         self.send_failed |= result.is_err();
         result.map_err(|broken| self.break_off(broken))

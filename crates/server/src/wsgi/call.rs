@@ -20,8 +20,8 @@ use headway_python::object::{Object, PyResult, Raised};
 enum Failure {
     /// A Python exception is set.
     Raised,
-    /// The client closed the connection, so nobody needs the rest.
-    ClientGone,
+    /// The client closed the connection, or the server ends: nobody gets the rest.
+    CutOff,
 }
 
 impl From<Raised> for Failure {
@@ -50,7 +50,7 @@ pub fn run<'py>(
     };
     let raised = match outcome {
         Ok(()) => finish(py, handle, true),
-        Err(Failure::ClientGone) => finish(py, handle, false),
+        Err(Failure::CutOff) => finish(py, handle, false),
         Err(Failure::Raised) => fail(py, handle),
     };
     look_up(result.as_ref().ok());
@@ -194,7 +194,7 @@ fn transmit_block(
     } else {
         detach(py, context, |context| context.transmit()).map(|()| true)
     };
-    sent.map_err(|_: Broken| Failure::ClientGone)
+    sent.map_err(|_: Broken| Failure::CutOff)
 }
 
 /// False when the response is full and the rest is dropped: after HEAD, after 204 and 304, and
@@ -259,7 +259,7 @@ fn fail<'py>(py: Attached<'py>, handle: &Handle) -> Option<Object<'py>> {
         _ if context.is_head_sent() => context.finish(false),
         Some(Broken::Malformed(rejection)) => context.refuse(rejection),
         Some(Broken::TimedOut) => context.refuse(Rejection::RequestTimeout),
-        Some(Broken::PeerGone) => context.finish(false),
+        Some(Broken::PeerGone | Broken::CutOff) => context.finish(false),
         Some(Broken::Interrupted) => context.refuse(Rejection::RequestTooLong),
         None if context.worker_status().is_interrupted() => {
             context.refuse(Rejection::RequestTooLong);

@@ -214,6 +214,8 @@ fn raise(py: Attached, context: &RequestContext, broken: Broken) -> Raised {
         }
         Broken::Interrupted => Exception::TimeoutError
             .raise(py, "the client did not send its request within request-timeout"),
+        Broken::CutOff => Exception::ConnectionResetError
+            .raise(py, "the server ended before the client had sent its request"),
         Broken::Malformed(rejection) => {
             Exception::OSError.raise(py, &rejection.explanation(context.limits()))
         }

@@ -66,8 +66,8 @@ def serve(
 ) -> int:
     """Serves a WSGI application until SIGINT or SIGTERM arrives or `stop` is set. Then answers the
     requests that clients have sent by that time, and returns the number of threads left in the
-    application: 0, unless a thread stayed there for longer than `graceful_timeout` seconds. `stop`
-    is set in any case at the end.
+    application: 0, unless a thread stayed there for longer than `graceful_timeout` seconds, and did
+    not end when its request was cut off. `stop` is set in any case at the end.
 
     `bind` is HOST:PORT or unix:PATH, or several of them (default: 127.0.0.1:8000). `access_log` is
     common, combined, json or off; a suffix `:PATH` names a file. `telemetry` is the unix:PATH on
@@ -196,7 +196,7 @@ def _serve(
                 if not left:
                     server.end_interrupter()
                 if reporter is not None:
-                    reporter.stop(STOP_REASON, graceful=not left)
+                    reporter.stop(STOP_REASON, graceful=not left and not server.cut_off())
                 return left
 
             return run(begin, end)

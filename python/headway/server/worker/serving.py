@@ -194,6 +194,11 @@ class Server:
             _native.server_abort(self._native)
         return self._join(ABORT_TIMEOUT_S)
 
+    def cut_off(self) -> int:
+        """The number of requests that `join` has cut off, and from which the application has
+        returned."""
+        return _native.server_cut_off(self._native)
+
     def abandon(self) -> None:
         """Ends the server without serving; call it instead of `start`."""
         _native.server_abort(self._native)

@@ -150,11 +150,12 @@ class Worker:
         is_replaced = self._deadline is not None
         if self._deadline is None:
             self._deadline = time.monotonic() + self._drain_s
-        cut_off = self._server.join(max(self._deadline - time.monotonic(), 0.0))
+        left = self._server.join(max(self._deadline - time.monotonic(), 0.0))
+        cut_off = left + self._server.cut_off()
         self._control.send({"event": "stopped"}, wait=False)
         if self._task.shows_table and not is_replaced:
             self._show_table()
-        if not cut_off:
+        if not left:
             self._server.end_interrupter()
             self._server.end_interpreters()
         self._tell_stopped(graceful=not cut_off)
@@ -166,9 +167,11 @@ class Worker:
             f"{threads} still in the application after {self._drain_s:g} s "
             f"(--{limit}-timeout) and cut off"
         )
-        # A thread that hangs in the application would block the finalization of the interpreter,
-        # or be killed in the middle of it.
-        end_without_finalization(1)
+        if left:
+            # A thread that hangs in the application would block the finalization of the
+            # interpreter, or be killed in the middle of it.
+            end_without_finalization(1)
+        return 1
 
     def _tell_stopping(self) -> None:
         if self._reporter is not None and not self._has_told_stopping:
