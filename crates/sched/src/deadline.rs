@@ -44,10 +44,10 @@ const SHORT_BURST_NS: u64 = 200_000;
 ///
 /// No policy can shorten three delays, which add to the bound: a call that keeps the GIL, the time
 /// for which the kernel runs other threads on the holder's core, and the time that a woken thread
-/// needs to start running. Threads that arrive in that time find the GIL
-/// free and take it before the waiter. Once the waiter may request a drop, each of these threads
-/// can overtake it at most once more: after a forced drop, a thread waits until a thread that
-/// waited has the GIL, provided that the driver implements this wait as `crates/gil` does.
+/// needs to start running. Threads that arrive in that time find the GIL free and take it before
+/// the waiter. Once the waiter may request a drop, each of these threads can overtake it at most
+/// once more: after a forced drop, a thread waits until a thread that waited has the GIL, provided
+/// that the driver implements this wait as `crates/gil` does.
 #[derive(Debug)]
 pub struct Deadline {
     waiters: Queue,

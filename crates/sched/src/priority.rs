@@ -7,8 +7,8 @@ use crate::thread::{Thread, ThreadId, Threads};
 /// A thread is CPU-bound, whatever it did before, if it has computed for this time in holds since
 /// its last voluntary absence.
 const LONG_BURST_NS: u64 = 1_000_000;
-/// A thread is also CPU-bound if it computes in holds for more than 7/8 of the time in which it does
-/// not wait. This rule applies once the thread has done so for this time within the window.
+/// A thread is also CPU-bound if it computes in holds for more than 7/8 of the time in which it
+/// does not wait. This rule applies once the thread has done so for this time within the window.
 const HABIT_NS: u64 = 2_000_000;
 /// When CPU-bound threads have held for less than `PROTECTED_NS` in this number of switch
 /// intervals, one of them is next. For the same time, threads that have just become CPU-bound can
@@ -58,12 +58,12 @@ const TOOK_CPU_BOUND: u32 = 2;
 ///   millisecond in each `4 * i + 1 ms`, so the wait is at most
 ///   `4 * i + (S / 1 ms + 1) * (4 * i + 1 ms)`.
 ///
-/// No policy can shorten three delays, which add to both bounds: a call that keeps the GIL, the time
-/// for which the kernel runs other threads on the holder's core, and the time that a woken thread
-/// needs to start running. Threads that arrive in that time find the GIL
-/// free and take it before the waiter. Once the waiter may request a drop, each of these threads
-/// can overtake it at most once more: after a forced drop, a thread waits until a thread that
-/// waited has the GIL, provided that the driver implements this wait as `crates/gil` does.
+/// No policy can shorten three delays, which add to both bounds: a call that keeps the GIL, the
+/// time for which the kernel runs other threads on the holder's core, and the time that a woken
+/// thread needs to start running. Threads that arrive in that time find the GIL free and take it
+/// before the waiter. Once the waiter may request a drop, each of these threads can overtake it at
+/// most once more: after a forced drop, a thread waits until a thread that waited has the GIL,
+/// provided that the driver implements this wait as `crates/gil` does.
 #[derive(Debug)]
 pub struct Priority {
     io_bound: Queue,

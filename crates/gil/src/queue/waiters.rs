@@ -142,7 +142,7 @@ pub fn share_a_core(one: ThreadId, other: ThreadId) -> bool {
 pub fn clear(row: ThreadId) {
     // SAFETY: no queue has the row yet, and its thread is the caller.
     unsafe { *record(row).thread.get() = Thread::new() };
-    // SAFETY: likewise.
+    // SAFETY: no queue has the row yet, and its thread is the caller.
     unsafe { *record(row).cpu_time.get() = CpuTime::new() };
     set_hint(row, false);
 }
