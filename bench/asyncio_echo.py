@@ -16,8 +16,8 @@ import sitting
 from echo_cell import Cell
 from figures import Figures, number, print_targets, table, target
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import STOCK, stock_and
+from headway.experiments.setting import STOCK, stock_and
+from headway.output.claim import Statement
 
 NAME = "asyncio_echo"
 SERVER = "asyncio_echo_server"

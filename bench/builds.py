@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from peers import ROOT
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 # Where scripts/test and `make bench-server` put Headway for it.
 FREE_THREADED_PYTHON = ROOT / ".venvs" / "3.13t" / "bin" / "python"
@@ -39,18 +39,18 @@ THIS_BUILD = Build(Path(sys.executable), sys.version.split()[0] + sys.abiflags)
 
 
 def free_threaded_build(python: Path) -> Build:
-    """Raises BenchmarkError unless it is one, and has Headway."""
+    """Raises ProgramError unless it is one, and has Headway."""
     try:
         asked = subprocess.run(
             [str(python), "-c", QUESTION], capture_output=True, text=True, check=True
         )
         version, free_threaded, headway = json.loads(asked.stdout)
     except FileNotFoundError:
-        raise BenchmarkError(f"there is no {python}: {BUILD_IT}", 2) from None
+        raise ProgramError(f"there is no {python}: {BUILD_IT}", 2) from None
     except (OSError, ValueError, subprocess.CalledProcessError):
-        raise BenchmarkError(f"{python} is not a Python that starts: {BUILD_IT}", 2) from None
+        raise ProgramError(f"{python} is not a Python that starts: {BUILD_IT}", 2) from None
     if not free_threaded:
-        raise BenchmarkError(f"{python} is CPython {version}, not a free-threaded build", 2)
+        raise ProgramError(f"{python} is CPython {version}, not a free-threaded build", 2)
     if not headway:
-        raise BenchmarkError(f"{python} has no headway: {BUILD_IT}", 2)
+        raise ProgramError(f"{python} has no headway: {BUILD_IT}", 2)
     return Build(python, version)

@@ -14,7 +14,7 @@ from functools import cache
 
 from places import PROGRAMS
 
-from headway.experiments.processes import NS
+from headway.programs.processes import NS
 
 PATIENCE_S = 20
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from headway.experiments.measured import echo_value
 from headway.experiments.measured.echo_value import FREE, Beside
-from headway.experiments.processes import STOCK, Setting
+from headway.experiments.setting import STOCK, Setting
 
 
 class Cell(NamedTuple):

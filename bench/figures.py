@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from headway.experiments import histogram
-from headway.experiments.claim import Statement
-from headway.experiments.output.drawing import number
-from headway.experiments.results import Result, Results
 from headway.experiments.results_file import KeptExperiment
+from headway.output.claim import Statement
+from headway.output.drawing import number
+from headway.output.results import Result, Results
 
 __all__ = ["Figures", "number", "percentile", "print_targets", "ratio", "table", "target"]
 

@@ -20,7 +20,7 @@ from load_cell import Cell
 from peers import HEADWAY, Server
 from side_by_side import Sitting, ratio_text, spread_text
 
-from headway.experiments.claim import Statement
+from headway.output.claim import Statement
 
 PAGE = ("pages", "/fixed")
 PROCESSES = (10, 1)

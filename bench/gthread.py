@@ -24,15 +24,9 @@ from figures import Figures, number, print_targets, table, target
 from places import PROGRAMS
 from visits import add_options, answered_text, heavy_page_loops, visit
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import (
-    STOCK,
-    BenchmarkError,
-    Program,
-    Setting,
-    started,
-    stock_and,
-)
+from headway.experiments.setting import STOCK, Setting, started, stock_and
+from headway.output.claim import Statement
+from headway.programs.processes import Program, ProgramError
 
 NAME = "gthread"
 THREADS = 4
@@ -91,13 +85,11 @@ def check_policy(gunicorn: Program, port: int, setting: Setting) -> None:
         found = json.loads(connection.getresponse().read())["policy"]
     except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         said = gunicorn.last_message()
-        raise BenchmarkError(
-            f"{gunicorn.name} does not answer ({error}); it said: {said}"
-        ) from None
+        raise ProgramError(f"{gunicorn.name} does not answer ({error}); it said: {said}") from None
     finally:
         connection.close()
     if found != setting.policy:
-        raise BenchmarkError(f"{gunicorn.name}: its worker runs under {found}")
+        raise ProgramError(f"{gunicorn.name}: its worker runs under {found}")
 
 
 def measure_cell(cell: Cell, loops: int, options: argparse.Namespace) -> dict[str, float]:
@@ -146,7 +138,7 @@ def targets_of(figures: Figures[Cell], cells: Sequence[Cell]) -> list[Statement]
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     if importlib.util.find_spec("gunicorn") is None:
-        raise BenchmarkError(
+        raise ProgramError(
             f"{sys.executable} has no gunicorn: install bench/requirements.txt (make bench does)", 2
         )
     settings = stock_and(options.policy)

@@ -21,7 +21,7 @@ from builds import FREE_THREADED
 from installed import folder_for
 from peers import PEERS, ROOT
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 # apache2-bin is Apache without the service that Debian's apache2 starts.
 PACKAGES = ("wrk", "build-essential", "libev-dev", "apache2-bin", "apache2-dev")
@@ -81,7 +81,7 @@ def reason(text: str) -> str:
 
 def make_environment(folder: Path) -> None:
     if folder.exists() and not (folder / "pyvenv.cfg").exists():
-        raise BenchmarkError(f"--peers-folder {folder}: it is there, and no virtual environment", 2)
+        raise ProgramError(f"--peers-folder {folder}: it is there, and no virtual environment", 2)
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}{sys.abiflags}"
     ours = Path(sys.base_prefix) / "bin" / name
     subprocess.run([ROOT / "scripts" / "tools"], check=True)
@@ -111,7 +111,7 @@ def install_all(folder: Path) -> int:
     failed = 0
     common = install(folder, "--requirement", str(BENCH / "requirements.txt"))
     if common is not None:
-        raise BenchmarkError(f"bench/requirements.txt: {common}")
+        raise ProgramError(f"bench/requirements.txt: {common}")
     for name, requirements in peers().items():
         say(requirements[0])
         why = install(folder, *requirements)
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser.parse_args(arguments)
         failed = install_all(options.peers_folder)
-    except BenchmarkError as error:
+    except ProgramError as error:
         print(f"install_peers: {error}", file=sys.stderr)
         return error.exit_code
     except subprocess.CalledProcessError as error:

@@ -11,7 +11,7 @@ from builds import THIS_BUILD, Build
 from peers import PEERS, ROOT, Server
 
 from headway.experiments.measured import apache
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 PEERS_FOLDER = ROOT / ".venvs" / "peers"
 FREE_THREADED_PEERS_FOLDER = ROOT / ".venvs" / "peers-free-threaded"
@@ -63,7 +63,7 @@ class Installed:
             return {}
         python = self.bin / "python"
         if not python.exists():
-            raise BenchmarkError(f"there are no peers in {self.bin.parent}: {INSTALL}", 2)
+            raise ProgramError(f"there are no peers in {self.bin.parent}: {INSTALL}", 2)
         asked = subprocess.run(
             [str(python), "-c", VERSIONS, *distributions],
             capture_output=True,
@@ -72,7 +72,7 @@ class Installed:
         )
         answer = json.loads(asked.stdout)
         if answer["build"] != self._build.version:
-            raise BenchmarkError(
+            raise ProgramError(
                 f"{python} is CPython {answer['build']}, {self._build.python} is "
                 f"{self._build.version}: {INSTALL} with that",
                 2,

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 
 class Marks(NamedTuple):
     kind: str
 
     def find(self, text: str, name: str) -> tuple[int, int]:
-        """From where to where a marked part goes. Raises BenchmarkError if there is none."""
+        """From where to where a marked part goes. Raises ProgramError if there is none."""
         mark, closing = f"<!-- {self.kind}: {name} -->", f"<!-- {self.kind}: end -->"
         begin = text.find(mark)
         end = text.find(closing, begin)
         if begin < 0 or end < 0:
-            raise BenchmarkError(f"no part is marked {mark} to {closing}", 2)
+            raise ProgramError(f"no part is marked {mark} to {closing}", 2)
         return begin + len(mark), end
 
     def replace(self, text: str, name: str, part: str) -> str:

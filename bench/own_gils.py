@@ -18,7 +18,7 @@ from load_cell import Cell
 from peers import HEADWAY, Server
 from side_by_side import Sitting, ratio_text, spread_text
 
-from headway.experiments.claim import Statement
+from headway.output.claim import Statement
 
 ONE = Server(HEADWAY, 1, 1, interpreters=1)
 TWO = Server(HEADWAY, 1, 2, interpreters=2)

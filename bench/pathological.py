@@ -24,17 +24,9 @@ import sitting
 from figures import Figures, number, percentile, ratio, table
 from places import PROGRAMS
 
-from headway.experiments import processes
-from headway.experiments.processes import (
-    NS,
-    STOCK,
-    BenchmarkError,
-    Setting,
-    Window,
-    program,
-    started,
-    stock_and,
-)
+from headway.experiments.setting import PROGRAMS as LAB_PROGRAMS
+from headway.experiments.setting import STOCK, Setting, program, started, stock_and
+from headway.programs.processes import NS, ProgramError, Window
 
 NAME = "pathological"
 THREAD_CASES = (
@@ -142,7 +134,7 @@ def measure_echo(cell: Cell, seconds: float) -> dict[str, float]:
 
 
 def program_command(setting: Setting, script: str, *arguments: str) -> list[str]:
-    return setting.command(str(processes.PROGRAMS / f"{script}.py"), *arguments)
+    return setting.command(str(LAB_PROGRAMS / f"{script}.py"), *arguments)
 
 
 @contextmanager
@@ -214,7 +206,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         print(f"quota: left out, since no cgroup with a CPU quota can be made here: {refusal}")
         cases = [case for case in cases if case != "quota"]
     if not cases:
-        raise BenchmarkError("nothing is left to measure")
+        raise ProgramError("nothing is left to measure")
     cells = [Cell(case, setting) for case in cases for setting in settings]
     figures: Figures[Cell] = Figures()
     measure_for = partial(measure_cell, seconds=options.seconds)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from places import PROGRAMS
 
 from headway.experiments.measured import apache
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADWAY = "headway"

@@ -30,9 +30,10 @@ from callgrind import Instructions
 from figures import Figures, experiment, number, print_targets, table, target
 from places import PROGRAMS
 
-from headway.experiments import statistics
-from headway.experiments.claim import Statement
-from headway.experiments.processes import BenchmarkError, Program, started
+from headway.experiments.setting import started
+from headway.output import statistics
+from headway.output.claim import Statement
+from headway.programs.processes import Program, ProgramError
 
 NAME = "profile_cost"
 PARTS = ("off", "few", "many", "most")
@@ -208,7 +209,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
 def interpreter(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
-        raise BenchmarkError(f"--before: found {text!r}; it is the file of an interpreter", 2)
+        raise ProgramError(f"--before: found {text!r}; it is the file of an interpreter", 2)
     return path
 
 

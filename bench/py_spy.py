@@ -30,8 +30,9 @@ from figures import Figures, print_targets, table, target
 from peers import ROOT
 from places import PROGRAMS
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import BenchmarkError, Program, started
+from headway.experiments.setting import started
+from headway.output.claim import Statement
+from headway.programs.processes import Program, ProgramError
 
 NAME = "py_spy"
 RATE = 200
@@ -90,7 +91,7 @@ def find_py_spy() -> str:
     beside = Path(sys.executable).with_name("py-spy")
     found = str(beside) if beside.exists() else shutil.which("py-spy")
     if found is None:
-        raise BenchmarkError(
+        raise ProgramError(
             f"{sys.executable} has no py-spy: install bench/requirements.txt (make bench does)", 2
         )
     return found
@@ -117,7 +118,7 @@ def spy(py_spy: str, pid: int, seconds: float, file: Path) -> None:
     ran = subprocess.run([*command, "--pid", str(pid)], capture_output=True, text=True)
     if ran.returncode != 0 or not file.exists():
         said = (ran.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise BenchmarkError(f"py-spy cannot read the stacks of another process: {said}")
+        raise ProgramError(f"py-spy cannot read the stacks of another process: {said}")
 
 
 def shares(file: Path, functions: Sequence[Function]) -> list[float]:
@@ -135,7 +136,7 @@ def shares(file: Path, functions: Sequence[Function]) -> list[float]:
             if (function.name, function.file) in found:
                 sums[index] += float(value)
     if not total:
-        raise BenchmarkError(f"{file.name}: no stack was recorded")
+        raise ProgramError(f"{file.name}: no stack was recorded")
     return [each / total for each in sums]
 
 

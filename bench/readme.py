@@ -33,10 +33,11 @@ from marks import Marks
 from peers import ROOT
 
 from headway.errors import CommandError
-from headway.experiments import results_file, signals
-from headway.experiments.metadata import CPU_INFO, cpu_model
-from headway.experiments.processes import BenchmarkError
+from headway.experiments import results_file
 from headway.experiments.results_file import KeptExperiment
+from headway.output.metadata import CPU_INFO, cpu_model
+from headway.programs import signals
+from headway.programs.processes import ProgramError
 
 README = ROOT / "README.md"
 REPORT = "report"
@@ -144,7 +145,7 @@ def row(part: Part, line: str, experiments: Sequence[KeptExperiment], date: str)
 
 
 def measure(name: str, part: Part, quick: bool) -> Sequence[KeptExperiment]:
-    """Raises BenchmarkError if the benchmark fails."""
+    """Raises ProgramError if the benchmark fails."""
     arguments = list(part.arguments)
     if quick:
         arguments = [*without_option(part.arguments, "--rounds", "--seconds"), "--quick"]
@@ -152,7 +153,7 @@ def measure(name: str, part: Part, quick: bool) -> Sequence[KeptExperiment]:
         file = Path(folder) / "results.json"
         status = import_module(part.script).main([*arguments, "--json", str(file)])
         if status != 0:
-            raise BenchmarkError(f"{name}: bench/{part.script}.py ended with {status}")
+            raise ProgramError(f"{name}: bench/{part.script}.py ended with {status}")
         return results_file.read(str(file)).experiments
 
 
@@ -177,7 +178,7 @@ def report(before: str) -> str:
         text=True,
     )
     if ended.returncode != 0:
-        raise BenchmarkError(f"{REPORT}: `headway run` ended with {ended.returncode}")
+        raise ProgramError(f"{REPORT}: `headway run` ended with {ended.returncode}")
     paragraphs = ended.stdout.strip().split("\n\n")
     tables = [each for each in paragraphs[:-1] if not each.startswith("waits for GIL")][:3]
     if not paragraphs[-1].startswith("The convoy effect"):
@@ -194,13 +195,13 @@ def machine() -> str:
 
 
 def check(text: str, names: Sequence[str]) -> None:
-    """Raises BenchmarkError if the marks are missing, or if rows of two machines would stand side
+    """Raises ProgramError if the marks are missing, or if rows of two machines would stand side
     by side."""
     begin, end = MARKS.find(text, "results")
     MARKS.find(text, REPORT)
     rows = set(names) & set(PARTS)
     if rows and rows != set(PARTS) and machine() not in text[begin:end]:
-        raise BenchmarkError(
+        raise ProgramError(
             f"found {', '.join(sorted(rows))} on {machine()}, which is not where the others were "
             f"measured; all of {', '.join(PARTS)} are allowed here",
             2,
@@ -248,11 +249,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         for name in options.names:
             if name not in names:
-                raise BenchmarkError(f"no part is called {name!r}; there are {', '.join(names)}", 2)
+                raise ProgramError(f"no part is called {name!r}; there are {', '.join(names)}", 2)
         if options.quick and options.readme.resolve() == README:
-            raise BenchmarkError("--quick: found README.md, where a copy (--readme) is allowed", 2)
+            raise ProgramError("--quick: found README.md, where a copy (--readme) is allowed", 2)
         if not options.readme.is_file():
-            raise BenchmarkError(f"--readme {options.readme}: there is no such file", 2)
+            raise ProgramError(f"--readme {options.readme}: there is no such file", 2)
         run(options.names or names, options.readme, options.quick)
     except CommandError as error:
         print(f"readme: {error}", file=sys.stderr)

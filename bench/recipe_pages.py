@@ -15,7 +15,7 @@ from figures import number
 from marks import Marks
 from recipe_list import RECIPES, Recipe
 
-from headway.experiments.metadata import cpu_model
+from headway.output.metadata import cpu_model
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 INDEX = DOCS / "how-to" / "recipes" / "index.md"
@@ -78,7 +78,7 @@ def wrapped(text: str) -> str:
 
 
 def check(recipes: Sequence[Recipe]) -> None:
-    """Raises BenchmarkError if a part that would be written is not marked."""
+    """Raises ProgramError if a part that would be written is not marked."""
     index = INDEX.read_text()
     for recipe in recipes:
         MARKS.find(index, "table")

@@ -22,7 +22,8 @@ from typing import NamedTuple, NoReturn
 from places import RECIPES
 from recipe_list import Recipe
 
-from headway.experiments.processes import BenchmarkError, Program, started
+from headway.experiments.setting import started
+from headway.programs.processes import Program, ProgramError
 from headway.report.model import GilReport
 
 VARIABLE = "HEADWAY"
@@ -81,7 +82,7 @@ class Tool:
         finally:
             connection.close()
         if response.status != http.HTTPStatus.OK:
-            raise BenchmarkError(f"{self.program.name}: {path} has the status {response.status}")
+            raise ProgramError(f"{self.program.name}: {path} has the status {response.status}")
         return body
 
     def wait_for_answer(self) -> None:
@@ -124,7 +125,7 @@ class Tool:
         }
 
     def fail(self, what: str) -> NoReturn:
-        raise BenchmarkError(
+        raise ProgramError(
             f"{self.program.name} {what}; its last line: {self.program.last_message()}"
         )
 

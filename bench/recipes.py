@@ -27,7 +27,7 @@ from recipe_list import RECIPES, Recipe, named
 from recipe_run import VARIABLE, a_place, reports, running, running_client, with_reports
 from visits import visit
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 NAME = "recipes"
 BIN = Path(sys.executable).parent
@@ -139,9 +139,9 @@ def measured(figures: Figures[Cell], recipe: Recipe) -> recipe_pages.Measured:
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     if options.write and options.quick:
-        raise BenchmarkError("--write: found --quick, whose figures are worth nothing", 2)
+        raise ProgramError("--write: found --quick, whose figures are worth nothing", 2)
     if options.policy:
-        raise BenchmarkError("--policy: found one, where each recipe has its own", 2)
+        raise ProgramError("--policy: found one, where each recipe has its own", 2)
     # The tools inherit this process's environment.
     os.environ.pop(VARIABLE, None)
     recipes = []
@@ -152,7 +152,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         else:
             recipes.append(recipe)
     if not recipes:
-        raise BenchmarkError("no tool is installed that could be measured", 2)
+        raise ProgramError("no tool is installed that could be measured", 2)
     if options.write:
         recipe_pages.check(recipes)
     cells = [cell for recipe in recipes for cell in (before(recipe), after(recipe))]

@@ -16,11 +16,11 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from headway.experiments.experiment import Choice, Row
-from headway.experiments.results import Parameters
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.models.experiment import Conditions, Simulated
 from headway.experiments.simulated.scenario import Distribution
+from headway.output.results import Parameters
 
 STEPS = 400
 # The standard deviation of a step's factor, as its logarithm.

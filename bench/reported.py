@@ -20,7 +20,8 @@ from pathlib import Path
 from places import PROGRAMS
 
 from headway import _native
-from headway.experiments.processes import BenchmarkError, started
+from headway.experiments.setting import started
+from headway.programs.processes import ProgramError
 
 PROCESSES, THREADS = 2, 5
 CLIENTS = 6
@@ -68,7 +69,7 @@ def _read_served(inlet: socket.socket, path: Path, count: int) -> list[bytes]:
                 try:
                     datagram = inlet.recv(MAX_DATAGRAM_BYTES)
                 except TimeoutError:
-                    raise BenchmarkError("headway serve reports nothing") from None
+                    raise ProgramError("headway serve reports nothing") from None
                 if datagram[KIND_AT] != TICK:
                     continue
                 if time.monotonic() - began > 3:

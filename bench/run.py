@@ -56,8 +56,9 @@ import sitting
 
 from headway.errors import CommandError
 from headway.experiments import results_file
-from headway.experiments.metadata import Circumstances
-from headway.experiments.processes import BenchmarkError, check_policies
+from headway.experiments.setting import check_policies
+from headway.output.metadata import Circumstances
+from headway.programs.processes import ProgramError
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
 BENCHMARKS = (
@@ -106,7 +107,7 @@ def arguments_for(name: str, options: Namespace, json_path: Path) -> list[str]:
 
 
 def expand(names: Sequence[str]) -> list[str]:
-    """Raises BenchmarkError for a name that there is not."""
+    """Raises ProgramError for a name that there is not."""
     found: list[str] = []
     for name in names:
         if name == SERVER:
@@ -115,7 +116,7 @@ def expand(names: Sequence[str]) -> list[str]:
             found.append(name)
         else:
             known = ", ".join((SERVER, *SINGLE))
-            raise BenchmarkError(f"no benchmark is called {name!r}; there are {known}", 2)
+            raise ProgramError(f"no benchmark is called {name!r}; there are {known}", 2)
     return found
 
 

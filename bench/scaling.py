@@ -33,15 +33,9 @@ from places import PROGRAMS
 from serving import serving
 from side_by_side import Sitting, add_options, installed_peers
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import (
-    STOCK,
-    Setting,
-    Window,
-    program,
-    started,
-    stock_and,
-)
+from headway.experiments.setting import STOCK, Setting, program, started, stock_and
+from headway.output.claim import Statement
+from headway.programs.processes import Window
 
 NAME = "scaling"
 WARM_UP_S = 0.3

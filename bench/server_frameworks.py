@@ -14,7 +14,7 @@ import sitting
 from server_hello import add_shapes, measure_applications
 from side_by_side import add_options
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 NAME = "server_frameworks"
 FRAMEWORKS = ("flask", "django")
@@ -24,7 +24,7 @@ SHAPES = ("1x1", "1x4")
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     for framework in options.framework:
         if importlib.util.find_spec(framework) is None:
-            raise BenchmarkError(
+            raise ProgramError(
                 f"{sys.executable} has no {framework}: install bench/requirements.txt "
                 "(make bench does)",
                 2,

@@ -34,7 +34,7 @@ from side_by_side import (
     spread_text,
 )
 
-from headway.experiments.claim import Statement
+from headway.output.claim import Statement
 
 NAME = "server_hello"
 SHAPES = ("1x1", "1x4", "2x1")

@@ -34,8 +34,9 @@ from side_by_side import (
     spread_text,
 )
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import STOCK, BenchmarkError, Window, started
+from headway.experiments.setting import STOCK, started
+from headway.output.claim import Statement
+from headway.programs.processes import ProgramError, Window
 
 NAME = "server_idle"
 CONNECTIONS = 10_000
@@ -85,7 +86,7 @@ def raise_descriptor_limit(connections: int) -> None:
         limit = max(hard, wanted)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(limit, 2 * wanted)), limit))
     except (ValueError, PermissionError):
-        raise BenchmarkError(
+        raise ProgramError(
             f"--connections {connections} needs {wanted} open files for each process, and the "
             f"hard limit is {hard} (ulimit -Hn)",
             2,

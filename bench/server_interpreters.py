@@ -30,7 +30,7 @@ from installed import FREE_THREADED_PEERS_FOLDER, Installed
 from side_by_side import missing
 from visits import page_loops
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 NAME = "server_interpreters"
 OWN_GILS, FREE_THREADS = "own_gils", "free_threads"
@@ -47,18 +47,18 @@ class Others(NamedTuple):
 
 
 def check_this_build(options: argparse.Namespace) -> None:
-    """Raises BenchmarkError if `own_gils` cannot run on this Python."""
+    """Raises ProgramError if `own_gils` cannot run on this Python."""
     if sys.version_info < (3, 12):
-        raise BenchmarkError(f"interpreters have own GILs from 3.12 on: {THIS_BUILD.version}", 2)
+        raise ProgramError(f"interpreters have own GILs from 3.12 on: {THIS_BUILD.version}", 2)
     for application in options.application:
         if application != "pages" and importlib.util.find_spec(application) is None:
-            raise BenchmarkError(
+            raise ProgramError(
                 f"{sys.executable} has no {application}: install bench/requirements.txt", 2
             )
 
 
 def others(options: argparse.Namespace) -> Others:
-    """Raises BenchmarkError if they are not there."""
+    """Raises ProgramError if they are not there."""
     build = free_threaded_build(options.free_threaded_python)
     print(f"free-threaded: CPython {build.version}, {build.python}")
     names = list(dict.fromkeys(options.peer)) if HELLO_SOCKETS in options.part else []
@@ -81,7 +81,7 @@ def measure_part(
 
 def measure(options: argparse.Namespace) -> sitting.Experiments:
     if FREE_THREADED:
-        raise BenchmarkError(
+        raise ProgramError(
             f"{sys.executable} is a free-threaded build of CPython: run it with an ordinary one, "
             "and name this in --free-threaded-python",
             2,
@@ -98,7 +98,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
                 able[part] = None
             else:
                 able[part] = next(filter(None, able.values()), None) or others(options)
-        except BenchmarkError as error:
+        except ProgramError as error:
             # Parts that were asked for by name are to run.
             if not wanted_all:
                 raise

@@ -23,8 +23,8 @@ from side_by_side import Sitting, add_options, best, installed_peers, is_peer, s
 from visits import add_options as add_visit_options
 from visits import answered_text, heavy_page_loops, sustains, visit
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
 
 NAME = "server_mixed"
 THREADS = 4

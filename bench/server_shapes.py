@@ -36,7 +36,7 @@ from side_by_side import (
 )
 from visits import page_loops
 
-from headway.experiments.claim import Statement
+from headway.output.claim import Statement
 
 NAME = "server_shapes"
 WORKLOADS = ("fixed", "deadline")

@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 
 from peers import APPLICATIONS, HEADWAY, Launch, Server, command
 
-from headway.experiments import process_tree
-from headway.experiments.processes import BenchmarkError, Program, started
+from headway.experiments.setting import started
+from headway.programs import process_tree
+from headway.programs.processes import Program, ProgramError
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
@@ -147,7 +148,7 @@ class Served:
 
     def fail(self, what: str) -> NoReturn:
         said = self._program.last_message()
-        raise BenchmarkError(f"{self.server} {what}; the last that it said: {said}")
+        raise ProgramError(f"{self.server} {what}; the last that it said: {said}")
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from figures import Figures, number, print_targets, target
 from installed import PEERS_FOLDER, Installed
 from peers import HEADWAY, PEERS, Server
 
-from headway.experiments import signals
-from headway.experiments.claim import Statement
-from headway.experiments.processes import BenchmarkError
-from headway.experiments.results import Result, Results
 from headway.experiments.results_file import KeptExperiment
+from headway.output.claim import Statement
+from headway.output.results import Result, Results
+from headway.programs import signals
+from headway.programs.processes import ProgramError
 
 
 class ServerCell(Protocol):
@@ -82,7 +82,7 @@ class Sitting:
                 return {}
             try:
                 return measure(cell)
-            except BenchmarkError as error:
+            except ProgramError as error:
                 if signals.continued.is_set():
                     raise
                 self._failed[cell] = str(error)
@@ -92,7 +92,7 @@ class Sitting:
         for cell, found in sitting.rounds(self.name, rounds, cells, measure_or_note):
             self.figures.record(cell, **found)
         if all(cell in self._failed for cell in cells):
-            raise BenchmarkError(next(iter(self._failed.values()), "there is nothing to measure"))
+            raise ProgramError(next(iter(self._failed.values()), "there is nothing to measure"))
         return [cell for cell in cells if cell not in self._failed]
 
     def conclude(

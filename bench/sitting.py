@@ -19,14 +19,16 @@ from typing import NoReturn, TypeVar
 try:
     from headway import json_file
     from headway.errors import CommandError
-    from headway.experiments import interpreters, results_file, signals
-    from headway.experiments.metadata import Circumstances
+    from headway.experiments import results_file
     from headway.experiments.options import DURATION, MAX_THREADS
-    from headway.experiments.processes import BenchmarkError, check_policies
-    from headway.experiments.progress import clear_progress, progress
     from headway.experiments.results_file import Kept, KeptExperiment
     from headway.experiments.rounds import measure_undisturbed
+    from headway.experiments.setting import check_policies
     from headway.options import Whole, argument
+    from headway.output.metadata import Circumstances
+    from headway.programs import interpreters, signals
+    from headway.programs.processes import ProgramError
+    from headway.programs.progress import clear_progress, progress
 except ImportError:
     sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")
 
@@ -52,7 +54,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise BenchmarkError(f"{message} (see --help)", exit_code=2)
+        raise ProgramError(f"{message} (see --help)", exit_code=2)
 
 
 def prepare_parser(

@@ -26,8 +26,8 @@ from load_cell import Cell
 from peers import Server
 from side_by_side import Sitting, headways, ratio_text, spread_text
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import BenchmarkError
+from headway.output.claim import Statement
+from headway.programs.processes import ProgramError
 
 NAME = "telemetry_reporter"
 SHAPES = ((1, 1), (1, 4))
@@ -77,7 +77,7 @@ def measure_cell(
     before = inlet.received
     found = load_cell.measure(cell, installed, options)
     if (inlet.received > before) != (cell.server.telemetry is not None):
-        raise BenchmarkError(f"{cell}: {inlet.received - before} reports came")
+        raise ProgramError(f"{cell}: {inlet.received - before} reports came")
     return found
 
 

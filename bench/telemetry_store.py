@@ -43,10 +43,11 @@ from figures import Figures, number, print_targets, table, target
 from reported import as_another, mean_bytes, only, read_ticks, records_of
 
 from headway import _native
-from headway.experiments import process_tree
-from headway.experiments.claim import Statement
-from headway.experiments.processes import BenchmarkError, Program, started
-from headway.experiments.progress import clear_progress, progress
+from headway.experiments.setting import started
+from headway.output.claim import Statement
+from headway.programs import process_tree
+from headway.programs.processes import Program, ProgramError
+from headway.programs.progress import clear_progress, progress
 from headway.recorder.query.history import History
 from headway.recorder.store import reading, schema
 from headway.recorder.store.encoding import pack_record, pack_ticks
@@ -201,7 +202,7 @@ def wait_until_listening(path: str, recorder: Program) -> None:
     end = time.monotonic() + TIMEOUT_S
     while not os.path.exists(path):
         if time.monotonic() > end or recorder.process.poll() is not None:
-            raise BenchmarkError(f"no recorder: {recorder.last_message()}")
+            raise ProgramError(f"no recorder: {recorder.last_message()}")
         time.sleep(0.05)
 
 
@@ -244,7 +245,7 @@ def check_all_there(path: str, sent: int) -> None:
     history.close()
     found = _native.telemetry_read(record)["ticks"] if record else 0
     if found != sent:
-        raise BenchmarkError(f"{sent} ticks were sent, {found} are in the store")
+        raise ProgramError(f"{sent} ticks were sent, {found} are in the store")
 
 
 def measure_days(

@@ -31,7 +31,8 @@ from peers import HEADWAY, Server
 from serving import free_port, serving
 from visits import page_loops
 
-from headway.experiments.processes import BenchmarkError, started
+from headway.experiments.setting import started
+from headway.programs.processes import ProgramError
 
 NAME = "telemetry_story"
 WORKLOADS = ("deadline", "fixed")
@@ -90,7 +91,7 @@ class Recorder:
                 return
             except OSError as error:
                 if time.monotonic() > end_s:
-                    raise BenchmarkError(f"headway telemetry does not answer: {error}") from None
+                    raise ProgramError(f"headway telemetry does not answer: {error}") from None
             time.sleep(0.1)
 
 
@@ -161,7 +162,7 @@ def note(
     for stretch, row in zip(ranges, rows, strict=True):
         summary = row["summary"]
         if not summary["requests"]:
-            raise BenchmarkError(f"{stretch}: nothing was recorded")
+            raise ProgramError(f"{stretch}: nothing was recorded")
         figures.record(
             stretch,
             requests_per_s=summary["rps"],

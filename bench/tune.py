@@ -34,8 +34,8 @@ from builds import FREE_THREADED_PYTHON, free_threaded_build
 from figures import Figures, number, print_targets, table, target
 from places import PROGRAMS
 
-from headway.experiments.claim import Statement
-from headway.experiments.processes import BenchmarkError
+from headway.output.claim import Statement
+from headway.programs.processes import ProgramError
 from headway.tune.setting import SWITCH_INTERVALS_S, Setting
 
 NAME = "tune"
@@ -129,7 +129,7 @@ def tune(cell: Cell, free_threaded_python: Path, for_s: float) -> dict[str, floa
         )
         if ran.returncode != 0:
             lines = ran.stderr.strip().splitlines() or ["it says nothing"]
-            raise BenchmarkError(f"headway tune serve, {cell}: {lines[-1]}")
+            raise ProgramError(f"headway tune serve, {cell}: {lines[-1]}")
         found = json.loads(file.read_text())
     winner = found["winner"] and Setting(**found["winner"])
     ratios = [

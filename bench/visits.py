@@ -17,7 +17,8 @@ import sitting
 from figures import number, percentile
 from places import PROGRAMS
 
-from headway.experiments.processes import STOCK, Window, program
+from headway.experiments.setting import STOCK, program
+from headway.programs.processes import Window
 
 CONNECTIONS = 64
 HEAVY_PAGE_S = 0.2

@@ -30,25 +30,18 @@ from figures import target
 from headway.experiments.measured.wsgi.experiment import FIXED_WORK_S, TRIAL_LOOPS
 from headway.experiments.measured.wsgi.load import CONNECTIONS, work_s
 from headway.experiments.measured.wsgi.server import Served, Shape, headway_command
-from headway.experiments.output.drawing import number
-from headway.experiments.processes import (
-    STOCK,
-    BenchmarkError,
-    Program,
-    Setting,
-    Window,
-    program,
-    started,
-)
-from headway.experiments.progress import clear_progress, progress
-from headway.experiments.results import Result, Results
 from headway.experiments.results_file import KeptExperiment
+from headway.experiments.setting import STOCK, Setting, program, started
 from headway.experiments.simulated import recording
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.fitting import demand_of, figures_of
 from headway.experiments.simulated.intervals import MODEL_ERROR, Interval
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.prediction import Predicted, configuration_of, predict, said
+from headway.output.drawing import number
+from headway.output.results import Result, Results
+from headway.programs.processes import Program, ProgramError, Window
+from headway.programs.progress import clear_progress, progress
 from headway.report import units
 
 NAME = "what_if"
@@ -112,7 +105,7 @@ def record(
             clients.measure(Window.after(WARM_UP_S, seconds))
             answer = clients.answer()
     if answer["errors"] or not answer["latencies_s"]:
-        raise BenchmarkError(f"{shape}: {answer['errors']} requests failed")
+        raise ProgramError(f"{shape}: {answer['errors']} requests failed")
     found = recording.read(str(store))
     assert isinstance(found, recording.Recording), "a store was written"
     figures = figures_of([worker.record for worker in found.workers], demand_of(found))
@@ -130,7 +123,7 @@ def recording_program(words: list[str], socket: Path) -> Iterator[Program]:
         end_s = time.monotonic() + START_TIMEOUT_S
         while not socket.exists():
             if recorder.process.poll() is not None or time.monotonic() > end_s:
-                raise BenchmarkError(f"headway telemetry: {recorder.last_message()}")
+                raise ProgramError(f"headway telemetry: {recorder.last_message()}")
             time.sleep(POLL_S)
         yield recorder
 

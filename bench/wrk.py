@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from places import PROGRAMS
 
-from headway.experiments.processes import BenchmarkError, prepare_child
+from headway.programs.processes import ProgramError, prepare_child
 
 CONNECTIONS = 10
 PATIENCE_S = 20
@@ -30,12 +30,12 @@ class Load(NamedTuple):
 
 def check() -> None:
     if shutil.which("wrk") is None:
-        raise BenchmarkError(MISSING, 2)
+        raise ProgramError(MISSING, 2)
 
 
 def load(port: int, path: str, seconds: float, connections: int = CONNECTIONS) -> Load:
     """Requests a page repeatedly, for whole seconds because wrk takes no fractions. Raises
-    BenchmarkError if a request failed, since dropped requests make a server look faster."""
+    ProgramError if a request failed, since dropped requests make a server look faster."""
     words = ["wrk", "-t1", f"-c{connections}", f"-d{math.ceil(seconds)}s"]
     words += ["-s", str(PROGRAMS / "wrk_report.lua"), f"http://127.0.0.1:{port}{path}"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -49,14 +49,14 @@ def load(port: int, path: str, seconds: float, connections: int = CONNECTIONS) -
             preexec_fn=prepare_child,
         )
     except subprocess.TimeoutExpired:
-        raise BenchmarkError(f"wrk did not end within {seconds + PATIENCE_S:g} s") from None
+        raise ProgramError(f"wrk did not end within {seconds + PATIENCE_S:g} s") from None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ended.returncode != 0:
-        raise BenchmarkError(f"wrk: {(ended.stderr or ended.stdout).strip().splitlines()[-1:]}")
+        raise ProgramError(f"wrk: {(ended.stderr or ended.stdout).strip().splitlines()[-1:]}")
     found = json.loads(ended.stdout.splitlines()[-1])
     for kind in ("failed", "not_ok"):
         if found[kind]:
-            raise BenchmarkError(f"{found[kind]} of {found['requests']} requests: {kind}")
+            raise ProgramError(f"{found[kind]} of {found['requests']} requests: {kind}")
     duration_s = found["duration_us"] / 1e6
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Load(

@@ -13,7 +13,8 @@ from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 
 from generators.markdown import code, table
-from headway.experiments import metadata, results_file
+from headway.experiments import results_file
+from headway.output import metadata
 from headway.recorder.query import flame_graph
 from headway.recorder.records import histogram
 from headway.report import model

@@ -16,11 +16,13 @@ from headway.meter.reporter import MIN_INTERVAL_S
 # `headway run` imports this module and starts quickly, see headway.cli.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from re import Match
-    from typing import Any
+    from typing import Any, TypeVar
 
     from headway.address import Address
+
+    Value = TypeVar("Value")
 
 # About two years. A longer time is a mistake; the nanoseconds of this limit fit in 64 bits.
 MAX_SECONDS = 60_000_000
@@ -270,7 +272,14 @@ class ListenAddress(Kind):
 
 # CPython keeps the switch interval in whole microseconds.
 SWITCH_INTERVAL = Seconds(1e-6, 1000)
+# CPython's own.
+DEFAULT_SWITCH_INTERVAL_S = 0.005
 TELEMETRY_INTERVAL = Seconds(MIN_INTERVAL_S, 86_400)
+
+
+def each_once(values: Iterable[Value] | None) -> tuple[Value, ...] | None:
+    """The values without duplicates, in the order given; None if there are none."""
+    return tuple(dict.fromkeys(values)) if values else None
 
 
 def argument(kind: Kind) -> Callable[[str], Any]:

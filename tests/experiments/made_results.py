@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headway.experiments.claim import Statement
 from headway.experiments.experiment import Choice, Experiment, Measured, Row
-from headway.experiments.results import Parameters, Result, Results
-from headway.experiments.table import Chart, Series, Table, listing, pivot, series_by
+from headway.output.claim import Statement
+from headway.output.results import Parameters, Result, Results
+from headway.output.table import Chart, Series, Table, listing, pivot, series_by
 
 METADATA = {
     "headway": "0.1.0",

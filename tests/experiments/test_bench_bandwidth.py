@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headway.experiments.experiment import STOCK, Choice
-from headway.experiments.interpreters import this
+from headway.experiments.experiment import Choice
 from headway.experiments.measured.bandwidth import Bandwidth
-from headway.experiments.results import Result, Results
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.programs.interpreters import this
 
 
 def made(**packets_per_s: tuple[float, float]) -> Results:

@@ -11,14 +11,15 @@ import pytest
 from launch import environment, execute
 
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice, Row
+from headway.experiments.experiment import Choice, Row
 from headway.experiments.measured.bandwidth import Bandwidth
 from headway.experiments.measured.ccbench import WORKLOADS, WorkloadExperiment, tables_by_threads
 from headway.experiments.measured.latency import Latency
 from headway.experiments.measured.throughput import Throughput
-from headway.experiments.processes import PROGRAMS
-from headway.experiments.results import Result, Results
+from headway.experiments.setting import PROGRAMS
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.programs import interpreters
 
 GIL_BUILD = interpreters.this()._replace(free_threading=False, version="3.13.0")
 FREE_BUILD = GIL_BUILD._replace(path="/free/python", free_threading=True)

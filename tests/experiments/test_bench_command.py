@@ -20,9 +20,9 @@ import pytest
 from launch import run_main, start
 
 from headway.commands.bench import with_workloads
-from headway.experiments import interpreters
 from headway.experiments.experiment import Choice
 from headway.experiments.measured import EXPERIMENTS
+from headway.programs import interpreters
 
 runs_an_experiment = pytest.mark.slow("runs an experiment")
 SHORT = ("--values", "1", "--seconds", "0.05", "--switch-interval", "0.005")

@@ -12,9 +12,9 @@ import pytest
 from launch import Result, run_main
 
 from headway.experiments import comparison
-from headway.experiments import results as bench_results
 from headway.experiments.comparison import Comparison, compare
 from headway.experiments.results_file import Kept, KeptExperiment
+from headway.output import results as bench_results
 
 LOW = [10.0, 10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7]
 HIGH = [value * 2 for value in LOW]

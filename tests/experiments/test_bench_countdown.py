@@ -10,11 +10,13 @@ from launch import execute, run_main
 from made_results import measured, statement
 
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice
+from headway.experiments.experiment import Choice
 from headway.experiments.measured.countdown import PUBLISHED_S, Countdown, count_down
-from headway.experiments.processes import PROGRAMS, BenchmarkError, Setting, Window, program
-from headway.experiments.results import Parameters, Results
+from headway.experiments.setting import PROGRAMS, Setting, program
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.programs import interpreters
+from headway.programs.processes import ProgramError, Window
 
 COUNTDOWN = Countdown()
 WITH_GIL = interpreters.this()._replace(free_threading=False, version="3.13.0")
@@ -231,7 +233,7 @@ def test_a_value_is_scaled_to_a_hundred_million_decrements() -> None:
 
 
 def test_a_program_that_fails_is_an_error() -> None:
-    with pytest.raises(BenchmarkError, match=r"countdown_threads\.py under stock 5 ms ended"):
+    with pytest.raises(ProgramError, match=r"countdown_threads\.py under stock 5 ms ended"):
         count_down(PLAIN, 0, 200_000, 1.0)
 
 

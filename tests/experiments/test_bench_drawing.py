@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 from made_results import results, row
 
-from headway.experiments.claim import Statement
-from headway.experiments.output import drawing
-from headway.experiments.output.drawing import (
-    draw,
-    draw_reasons,
-    draw_statement,
-    legend,
-    mark_reasons,
-    number,
-)
-from headway.experiments.table import Cell, Table
+from headway.output import drawing
+from headway.output.claim import Statement
+from headway.output.drawing import draw, draw_reasons, draw_statement, legend, mark_reasons, number
+from headway.output.table import Cell, Table
 from headway.report.terminal import Style
 
 NARROW, WIDE = Style(60), Style(110)

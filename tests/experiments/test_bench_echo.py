@@ -18,14 +18,16 @@ import pytest
 from launch import environment, execute, run_main
 
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import MODES, STOCK, Choice, Measured, Row
+from headway.experiments.experiment import MODES, Choice, Measured, Row
 from headway.experiments.measured import echo_value
 from headway.experiments.measured.echo import PUBLISHED_PER_S, Echo
 from headway.experiments.measured.echo_value import Beside, answered_in, started_on
-from headway.experiments.processes import PROGRAMS, BenchmarkError, Window, program
-from headway.experiments.results import Result, Results
+from headway.experiments.setting import PROGRAMS, program
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.programs import interpreters
+from headway.programs.processes import ProgramError, Window
 
 ECHO = Echo()
 THIS = interpreters.this()
@@ -474,7 +476,7 @@ def measure(found: Row, choice: Choice) -> Measured:
     for _ in range(2):
         try:
             return ECHO.measure(found, choice, {})
-        except BenchmarkError as error:
+        except ProgramError as error:
             if LATE not in str(error):
                 raise
     return ECHO.measure(found, choice, {})
@@ -554,7 +556,7 @@ def test_threads_that_start_too_late_bring_no_value() -> None:
     with program(chosen(1).setting(), "computation", "1") as computing:
         computing.answer()
         computing.measure(Window(1, 2))
-        with pytest.raises(BenchmarkError, match=LATE):
+        with pytest.raises(ProgramError, match=LATE):
             computing.answer()
 
 

@@ -9,8 +9,7 @@ from launch import execute, run_main
 from made_results import measured, statement
 
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice
+from headway.experiments.experiment import Choice
 from headway.experiments.measured.hash import (
     MAX_MESSAGE_BYTES,
     MIN_MESSAGE_BYTES,
@@ -18,8 +17,11 @@ from headway.experiments.measured.hash import (
     Hash,
     hash_messages,
 )
-from headway.experiments.processes import PROGRAMS, Setting, Window, program
-from headway.experiments.results import Parameters, Results
+from headway.experiments.setting import PROGRAMS, Setting, program
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.programs import interpreters
+from headway.programs.processes import Window
 
 HASH = Hash()
 WITH_GIL = interpreters.this()._replace(free_threading=False, version="3.13.0")

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from launch import execute
 
-from headway.experiments.experiment import STOCK, Choice, Row
-from headway.experiments.interpreters import this
+from headway.experiments.experiment import Choice, Row
 from headway.experiments.measured import pings as pings_module
 from headway.experiments.measured.latency import Latency, long_enough_s
 from headway.experiments.measured.pings import figures_of
-from headway.experiments.processes import PROGRAMS, BenchmarkError, Setting
-from headway.experiments.results import Result, Results
+from headway.experiments.setting import PROGRAMS, Setting
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.programs.interpreters import this
+from headway.programs.processes import ProgramError
 
 CALL_MS = 2.0
 
@@ -185,7 +187,7 @@ def test_pings_that_nobody_received_are_no_value(
         return nullcontext(SimpleNamespace(answer=lambda: next(running), measure=lambda _: None))
 
     monkeypatch.setattr(pings_module, "program", program)
-    with pytest.raises(BenchmarkError, match=said):
+    with pytest.raises(ProgramError, match=said):
         pings_module.waits(Setting(None, 0.005), "A", 1, 0.1)
 
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from headway.experiments import interpreters
-from headway.experiments.metadata import Circumstances, doubts, interpreters_in
+from headway.output.metadata import Circumstances, doubts, interpreters_in
+from headway.programs import interpreters
 
 QUIET = {"load": 0.1, "cpus": 2, "steal": 0.0, "governor": None, "debug": False}
 

@@ -15,8 +15,8 @@ from made_results import METADATA, Made, made_results
 
 from headway import json_file
 from headway.experiments import results_file
-from headway.experiments.claim import Statement
-from headway.experiments.results import Results
+from headway.output.claim import Statement
+from headway.output.results import Results
 
 SHORT = (
     *("--policy", "stock", "--values", "1", "--seconds", "0.02"),

@@ -21,8 +21,10 @@ from made_results import METADATA, Made, made_results, results, row
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
 
-from headway.experiments.output import charts, page
-from headway.experiments.table import Chart, Series
+from headway.experiments import page
+from headway.output import charts
+from headway.output import page as output_page
+from headway.output.table import Chart, Series
 
 HOSTILE = "<script>alert(1)</script>&amp;\"'$x^2$"
 VERDICTS = ("agrees", "differs")
@@ -157,8 +159,10 @@ def test_it_says_what_was_measured_where(document: Document) -> None:
 
 
 def test_metadata_that_is_not_there_is_not_told_and_what_is_new_is() -> None:
-    assert page.in_words({}) == []
-    assert page.in_words({"python": "3.15.0", "free_threading": True, "moon_phase": "full"}) == [
+    assert output_page.in_words({}) == []
+    assert output_page.in_words(
+        {"python": "3.15.0", "free_threading": True, "moon_phase": "full"}
+    ) == [
         ("Interpreter", "CPython 3.15.0, a free-threaded build"),
         ("moon phase", "full"),
     ]

@@ -18,7 +18,7 @@ import chromium  # noqa: E402
 from made_results import METADATA, Made, made_results  # noqa: E402
 from playwright.sync_api import Browser, BrowserContext, Page, expect  # noqa: E402
 
-from headway.experiments.output import page as bench_page  # noqa: E402
+from headway.experiments import page as bench_page  # noqa: E402
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 PHONE = {"width": 360, "height": 740}

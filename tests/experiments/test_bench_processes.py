@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from headway.experiments import processes, signals
-from headway.experiments.process_tree import tree
-from headway.experiments.processes import STOCK, BenchmarkError, program, started
+from headway.experiments.setting import STOCK, program, started
+from headway.programs import processes, signals
+from headway.programs.process_tree import tree
+from headway.programs.processes import ProgramError
 
 
 def script(folder: Path, text: str) -> Path:
@@ -37,14 +38,14 @@ def script(folder: Path, text: str) -> Path:
 )
 def test_what_is_no_answer_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     script(tmp_path, text)
-    with pytest.raises(BenchmarkError) as caught, program(STOCK, "odd", folder=tmp_path) as odd:
+    with pytest.raises(ProgramError) as caught, program(STOCK, "odd", folder=tmp_path) as odd:
         odd.answer()
     assert str(caught.value) == f"odd.py under stock 5 ms {said}"
 
 
 def test_a_program_that_cannot_be_started_is_one_line() -> None:
     with (
-        pytest.raises(BenchmarkError, match=r"^it cannot be started: no such file or directory$"),
+        pytest.raises(ProgramError, match=r"^it cannot be started: no such file or directory$"),
         started(["/nonexistent"], "it"),
     ):
         pass

@@ -10,12 +10,14 @@ from launch import execute, run_main
 from made_results import measured, statement
 
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.experiment import STOCK, Choice
+from headway.experiments.experiment import Choice
 from headway.experiments.measured.race import CALL, FORMS, LOCKED, LONG, PLAIN, SHORT, Race
-from headway.experiments.processes import PROGRAMS, Setting, Window, program
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Table
+from headway.experiments.setting import PROGRAMS, Setting, program
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Table
+from headway.programs import interpreters
+from headway.programs.processes import Window
 
 pytestmark = pytest.mark.free_threading
 

@@ -14,10 +14,7 @@ from launch import execute
 
 from headway import _native
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.claim import Statement
 from headway.experiments.experiment import Choice
-from headway.experiments.interpreters import Interpreter
 from headway.experiments.measured import EXPERIMENTS
 from headway.experiments.measured.refcount import count_pairs
 from headway.experiments.measured.refcount_results import (
@@ -28,8 +25,11 @@ from headway.experiments.measured.refcount_results import (
     WITH_GIL,
     WITHOUT_GIL,
 )
-from headway.experiments.processes import PROGRAMS
-from headway.experiments.results import Result, Results
+from headway.experiments.setting import PROGRAMS
+from headway.output.claim import Statement
+from headway.output.results import Result, Results
+from headway.programs import interpreters
+from headway.programs.interpreters import Interpreter
 
 pytestmark = pytest.mark.free_threading
 

@@ -15,13 +15,16 @@ import pytest
 from launch import execute, headway, run_main
 
 from headway.errors import CommandError
-from headway.experiments import interpreters, replay, results_file
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
+from headway.experiments import replay, results_file
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
+from headway.experiments.histogram import histogram_of
 from headway.experiments.measured import EXPERIMENTS
 from headway.experiments.replay import Listed
-from headway.experiments.results import Parameters, Result, Results
-from headway.experiments.table import Chart, Series, Table, pivot
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Result, Results
+from headway.output.table import Chart, Series, Table, pivot
+from headway.programs import interpreters
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -48,7 +51,7 @@ class Made(Experiment):
         return [pivot(results, "made", "policy", "threads")]
 
     def charts(self, results: Results) -> list[Chart]:
-        histograms = [row.histogram for row in results if row.histogram]
+        histograms = [histogram for row in results if (histogram := histogram_of(row))]
         points = [(x, y, y, y) for each in histograms for x, y in each["buckets"]]
         return [Chart("made", "s", "count", [Series("all", points)])]
 
@@ -104,7 +107,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         assert other.unstable == one.unstable
         assert other.interval() == one.interval()
         assert other.interval("p99_s") == one.interval("p99_s")
-        assert other.histogram == one.histogram
+        assert histogram_of(other) == histogram_of(one)
     assert MADE.tables(read) == MADE.tables(written)
     assert MADE.charts(read) == MADE.charts(written)
     statements = MADE.statements(written)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headway.experiments import interpreters
 from headway.experiments.experiment import Choice, Experiment, Measured, Row
-from headway.experiments.processes import STOCK, BenchmarkError
-from headway.experiments.results import Parameters, Results
 from headway.experiments.rounds import MAX_FAILURES, Length, Rounds
-from headway.experiments.table import Table
+from headway.experiments.setting import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Table
+from headway.programs import interpreters
+from headway.programs.processes import ProgramError
 
 CHOICE = Choice(interpreters.this())
 
@@ -77,7 +78,7 @@ class Dying(Letters):
     def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
         found = super().measure(row, choice, calibration)
         if row.parameters["letter"] == "b":
-            raise BenchmarkError(f"b.py ended at {found.value:g}")
+            raise ProgramError(f"b.py ended at {found.value:g}")
         return found
 
 
@@ -95,7 +96,7 @@ def test_a_worker_that_dies_is_a_row_that_says_so() -> None:
 
 class Uncalibrated(Letters):
     def calibrate(self, choice: Choice) -> Parameters:
-        raise BenchmarkError("a.py ended")
+        raise ProgramError("a.py ended")
 
 
 def test_rows_that_cannot_be_calibrated_say_so() -> None:

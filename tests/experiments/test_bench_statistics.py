@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 from launch import headway
 
-from headway.experiments import rank_test, statistics
+from headway.experiments import rank_test
 from headway.experiments.histogram import histogram, percentile, upper_bound_ns
-from headway.experiments.results import Result
-from headway.experiments.statistics import Interval
+from headway.output import statistics
+from headway.output.results import Result
+from headway.output.statistics import Interval
 
 try:
     # Here, because numpy starts threads that stay.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made_results import results, row
 
-from headway.experiments.table import Cell, label_of, listing, pivot, series_by, series_of, text_of
+from headway.output.table import Cell, label_of, listing, pivot, series_by, series_of, text_of
 
 RATES = results(
     row([100.0] * 3, 90.0, switch_interval=0.005, threads=1),

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.experiments.experiment import STOCK, Choice
-from headway.experiments.interpreters import this
+from headway.experiments.experiment import Choice
 from headway.experiments.measured import throughput
 from headway.experiments.measured.ccbench import WORKLOADS
 from headway.experiments.measured.throughput import Throughput
-from headway.experiments.processes import BenchmarkError
-from headway.experiments.results import Result, Results
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.programs.interpreters import this
+from headway.programs.processes import ProgramError
 
 CPUS = 4
 
@@ -101,7 +102,7 @@ def test_a_window_too_short_for_a_call_is_no_value(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(throughput, "program", lambda *_: nullcontext(computing))
     choice = Choice(this(), threads=(1,), workloads=("C",), seconds=0.0001)
     row, *_ = Throughput().rows(choice)
-    with pytest.raises(BenchmarkError, match=r"under stock 5 ms ended no call of C in 0\.0001 s"):
+    with pytest.raises(ProgramError, match=r"under stock 5 ms ended no call of C in 0\.0001 s"):
         Throughput().measure(row, choice, {})
 
 

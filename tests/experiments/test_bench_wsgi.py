@@ -18,19 +18,21 @@ import pytest
 from launch import run_main
 
 from headway.errors import CommandError
-from headway.experiments import interpreters
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Row
+from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.wsgi import mod_wsgi, reports
 from headway.experiments.measured.wsgi.experiment import Wsgi
 from headway.experiments.measured.wsgi.load import Look, time_between
 from headway.experiments.measured.wsgi.reports import bumps, samples, with_immediate
 from headway.experiments.measured.wsgi.rows import FREE_THREADED, GIL
 from headway.experiments.measured.wsgi.server import Shape
-from headway.experiments.process_tree import tree
-from headway.experiments.processes import STOCK as PLAIN
-from headway.experiments.processes import BenchmarkError, Setting, Window, program
-from headway.experiments.results import Result, Results
+from headway.experiments.setting import STOCK as PLAIN
+from headway.experiments.setting import Setting, program
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.programs import interpreters
+from headway.programs.process_tree import tree
+from headway.programs.processes import ProgramError, Window
 from headway.recorder.records import histogram
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -588,7 +590,7 @@ def test_a_server_that_cannot_start_is_told_with_what_it_said() -> None:
     choice = Choice(interpreters.this(), policies=("interval",), shapes=((1, 2),), seconds=0.3)
     row = EXPERIMENT.rows(choice)[0]
     wrong = Row(row.parameters, row.setting._replace(policy="no-such-policy"))
-    with pytest.raises(BenchmarkError, match=r"headway 1x2 no-such-policy ended; .*--policy"):
+    with pytest.raises(ProgramError, match=r"headway 1x2 no-such-policy ended; .*--policy"):
         EXPERIMENT.measure(wrong, choice, {"fixed_loops": 1_000})
 
 

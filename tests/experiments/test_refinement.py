@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from headway.commands.simulate import INTERPRETER
-from headway.experiments.experiment import STOCK, Choice
+from headway.experiments.experiment import Choice
 from headway.experiments.measured.echo_value import FREE, THREADS
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.models.echo import SimulatedEcho
 from headway.experiments.simulated.models.experiment import Conditions
+from headway.output.metadata import STOCK
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 from refinement import (

@@ -14,12 +14,12 @@ import pytest
 from launch import run_main, start
 
 from headway.errors import CommandError
-from headway.experiments.process_tree import tree
 from headway.experiments.simulated import calibrate, calibration, probe
 from headway.experiments.simulated.constants import NOT_MEASURED, ONE_CORE, Constants, Derivation
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.probe import Part, Samples
+from headway.programs.process_tree import tree
 
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 ECHO_NS = {

@@ -17,7 +17,7 @@ from made_stores import store, tick
 from headway.commands.simulate_recording import prediction_dict
 from headway.experiments.measured.wsgi.load import CONNECTIONS
 from headway.experiments.measured.wsgi.server import Served, Shape, headway_command
-from headway.experiments.processes import STOCK, Setting, Window, program, started
+from headway.experiments.setting import STOCK, Setting, program, started
 from headway.experiments.simulated import recording
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.fitting import Demand, Page
@@ -28,6 +28,7 @@ from headway.experiments.simulated.recording import Recording, Unfit
 from headway.experiments.simulated.service import Configuration, Service, Surroundings
 from headway.experiments.simulated.validation import Hidden, reproduce, simulate
 from headway.json_file import to_json
+from headway.programs.processes import Window
 from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receiver import Recorder
 from headway.recorder.store.store import Store

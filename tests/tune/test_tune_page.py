@@ -13,8 +13,8 @@ from made_experiments import CONTROL, DEADLINE, PRIORITY, experiment
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here")
 
-from headway.experiments import interpreters
-from headway.experiments.metadata import Circumstances
+from headway.output.metadata import Circumstances
+from headway.programs import interpreters
 from headway.tune import page, text
 from headway.tune.setting import Shape
 from headway.tune.trials import Trials

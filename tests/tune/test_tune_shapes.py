@@ -13,8 +13,8 @@ import pytest
 from configured import with_own_gil
 from launch import GIL_ENABLED, execute, run_main
 
-from headway.experiments.process_tree import tree
 from headway.json_shape import find_problem
+from headway.programs.process_tree import tree
 from headway.tune.document import TuneDocument
 
 # A thread serves 20 requests a second.

@@ -7,19 +7,20 @@ import sys
 from dataclasses import replace
 
 from headway.errors import CommandError
-from headway.experiments import interpreters, replay, signals
-from headway.experiments.experiment import STOCK, Choice, Experiment
-from headway.experiments.interpreters import Interpreter
+from headway.experiments import replay
+from headway.experiments.experiment import Choice, Experiment
 from headway.experiments.measured import EXPERIMENTS
-from headway.experiments.metadata import Circumstances, Metadata, doubts
-from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
-from headway.experiments.output import drawing
-from headway.experiments.output.outputs import Outputs
-from headway.experiments.processes import check_policies
-from headway.experiments.progress import clear_progress, progress
-from headway.experiments.results import Results
+from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, named
+from headway.experiments.outputs import Outputs
 from headway.experiments.rounds import Length, Rounds
-from headway.options import argument
+from headway.experiments.setting import check_policies
+from headway.options import argument, each_once
+from headway.output import drawing
+from headway.output.metadata import STOCK, Circumstances, Metadata, doubts
+from headway.output.results import Results
+from headway.programs import interpreters, signals
+from headway.programs.interpreters import Interpreter
+from headway.programs.progress import clear_progress, progress
 from headway.report.terminal import Style
 
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")

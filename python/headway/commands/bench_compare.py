@@ -14,12 +14,12 @@ from headway import json_file
 from headway.errors import CommandError
 from headway.experiments import comparison, results_file
 from headway.experiments.comparison import Comparison, Difference
-from headway.experiments.metadata import Metadata, doubts, interpreters_in
-from headway.experiments.output import drawing, outputs
 from headway.experiments.rank_test import LEVEL
-from headway.experiments.results import Result, describe
-from headway.experiments.table import Cell, Table
 from headway.options import Percentage, argument
+from headway.output import drawing, outputs
+from headway.output.metadata import Metadata, doubts, interpreters_in
+from headway.output.results import Result, describe
+from headway.output.table import Cell, Table
 from headway.report import columns
 from headway.report.terminal import Style
 

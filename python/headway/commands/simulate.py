@@ -17,21 +17,21 @@ from headway import __version__
 from headway.commands import bench as bench
 from headway.commands import simulate_recording
 from headway.errors import CommandError
-from headway.experiments import signals
-from headway.experiments.experiment import STOCK, Choice, Experiment
-from headway.experiments.interpreters import Interpreter
-from headway.experiments.metadata import Metadata
-from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, each_once, named
-from headway.experiments.output.outputs import Outputs
-from headway.experiments.progress import clear_progress, progress
-from headway.experiments.results import Results
+from headway.experiments.experiment import Choice, Experiment
+from headway.experiments.options import DURATION, VALUE_COUNT, add_row_options, named
+from headway.experiments.outputs import Outputs
 from headway.experiments.simulated import calibrate, calibration, timeline_file
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.models import SIMULATED
 from headway.experiments.simulated.models.experiment import Conditions, Simulated
 from headway.experiments.simulated.rounds import Rounds
-from headway.options import Whole, argument
+from headway.options import Whole, argument, each_once
+from headway.output.metadata import STOCK, Metadata
+from headway.output.results import Results
+from headway.programs import signals
+from headway.programs.interpreters import Interpreter
+from headway.programs.progress import clear_progress, progress
 
 POLICIES = (STOCK, "interval", "ticks", "requests", "beazley", "priority", "deadline")
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")

@@ -13,10 +13,7 @@ from typing import Any
 
 from headway import json_file
 from headway.errors import CommandError
-from headway.experiments import results_file, signals
-from headway.experiments.output.drawing import number
-from headway.experiments.output.outputs import check_apart, say, terminal
-from headway.experiments.progress import clear_progress, progress
+from headway.experiments import results_file
 from headway.experiments.simulated import recording
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.fitting import Figures
@@ -35,6 +32,10 @@ from headway.experiments.simulated.prediction import (
 )
 from headway.experiments.simulated.program import check_no_server_options, predict_program
 from headway.experiments.simulated.recording import Recording
+from headway.output.drawing import number
+from headway.output.outputs import check_apart, say, terminal
+from headway.programs import signals
+from headway.programs.progress import clear_progress, progress
 from headway.report import units
 
 TITLES = {

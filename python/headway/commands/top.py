@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headway.errors import CommandError
-from headway.experiments import signals
 from headway.extras import how_to_install
 from headway.options import Seconds, SocketPath, argument, refusal
+from headway.programs import signals
 from headway.top import once, tables
 from headway.top.source import DEFAULT_URL, NoAnswer, Recorder, Source, ask_now
 

@@ -22,8 +22,8 @@ from headway.commands.tune_options import (
     read_goal,
 )
 from headway.errors import CommandError
-from headway.experiments import signals
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.programs import signals
 from headway.tune.goals import OF_PROGRAM, TIME, Figure, Goal, metric
 from headway.tune.program import Program
 from headway.tune.setting import Setting

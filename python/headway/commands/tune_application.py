@@ -19,9 +19,8 @@ from headway.commands.tune_server import (
     winner_of,
 )
 from headway.errors import CommandError
-from headway.experiments.options import each_once
-from headway.experiments.progress import clear_progress, progress
-from headway.options import Bytes, Whole, argument
+from headway.options import Bytes, Whole, argument, each_once
+from headway.programs.progress import clear_progress, progress
 from headway.server.config.options import OPTIONS
 from headway.tune import load
 from headway.tune.connection import Connection, Opened

@@ -9,12 +9,19 @@ from typing import NamedTuple
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
-from headway.experiments import interpreters, signals
-from headway.experiments.metadata import Circumstances
-from headway.experiments.options import each_once
-from headway.experiments.output import outputs
-from headway.experiments.progress import clear_progress, progress
-from headway.options import SWITCH_INTERVAL, Percentage, Policy, Seconds, argument, refusal
+from headway.options import (
+    SWITCH_INTERVAL,
+    Percentage,
+    Policy,
+    Seconds,
+    argument,
+    each_once,
+    refusal,
+)
+from headway.output import outputs
+from headway.output.metadata import Circumstances
+from headway.programs import interpreters, signals
+from headway.programs.progress import clear_progress, progress
 from headway.tune import text
 from headway.tune.document import to_document
 from headway.tune.goals import Figure, Figures, Goal, GoalKind

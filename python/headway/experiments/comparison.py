@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headway.experiments import rank_test, statistics
+from headway.experiments import rank_test
 from headway.experiments.rank_test import LEVEL
-from headway.experiments.results import Parameters, Result, describe
 from headway.experiments.results_file import Kept, KeptExperiment
-from headway.experiments.statistics import Interval
+from headway.output import statistics
+from headway.output.results import Parameters, Result, describe
+from headway.output.statistics import Interval
 
 # The metadata that differ between any two runs.
 VOLATILE = {"time", "seconds", "load", "steal"}

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from headway.experiments.claim import Statement
-from headway.experiments.interpreters import Interpreter
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
-from headway.experiments.results import Parameters, Results, describe
-from headway.experiments.table import Chart, Table
+from headway.experiments.setting import Setting
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results, describe
+from headway.output.table import Chart, Table
+from headway.programs.interpreters import Interpreter
 
-# Stands for a policy in the rows of plain python, without Headway.
-STOCK = "stock"
 # The places in which work runs: threads of one process, processes, sub-interpreters with a GIL
 # each, or threads without a GIL.
 MODES = ("threads", "processes", "interpreters", "free-threaded")
@@ -127,7 +127,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
-        """Measures one value, with processes that it starts and ends. Raises BenchmarkError if one
+        """Measures one value, with processes that it starts and ends. Raises ProgramError if one
         fails."""
 
     @abstractmethod
@@ -144,3 +144,7 @@ class Experiment(ABC):
         """The published claims, each with the number that decides whether these results agree.
         Claims that the measured rows do not cover are left out."""
         return []
+
+
+# Experiments with their results, as files and pages show them.
+Shown = Sequence[tuple[Experiment, Results]]

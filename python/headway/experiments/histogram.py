@@ -1,4 +1,4 @@
-"""Single times as a HIST of DESIGN.md: percentiles of the times themselves, and their counts on the
+"""Single times as a histogram: percentiles of the times themselves, and their counts on the
 log-linear scale of crates/measure/src/scale.rs (as in HdrHistogram). Pure."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from headway.output.results import Result
 from headway.recorder.records.histogram import Histogram, zeros
 
 NS = 1_000_000_000  # in a second
@@ -42,6 +43,11 @@ def histogram(samples_s: Sequence[float]) -> Histogram:
         "p999": percentile(ordered, 0.999),
         "buckets": [(bound / NS, count) for bound, count in sorted(counts.items())],
     }
+
+
+def histogram_of(result: Result) -> Histogram | None:
+    """The histogram of a row's single times, if there are any."""
+    return histogram(result.samples_s) if result.samples_s else result.kept_histogram
 
 
 def upper_bound_ns(ns: int) -> int:

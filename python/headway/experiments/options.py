@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from headway.errors import CommandError
@@ -53,11 +53,6 @@ def add_row_options(parser: argparse.ArgumentParser, policy_help: str, mode_help
         metavar="PxT",
         help="wsgi: processes x threads; may be given several times (default: 10x1, 2x5, 1x10)",
     )
-
-
-def each_once(values: Iterable[Value] | None) -> tuple[Value, ...] | None:
-    """The values without duplicates, in the order given; None if there are none."""
-    return tuple(dict.fromkeys(values)) if values else None
 
 
 def named(name: str, known: Mapping[str, Value], what: str) -> Value:

@@ -14,10 +14,10 @@ from headway.errors import CommandError
 from headway.experiments import results_file
 from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured import EXPERIMENTS
-from headway.experiments.metadata import Metadata, interpreters_in
-from headway.experiments.results import Parameters, Results
 from headway.experiments.results_file import KeptExperiment
-from headway.experiments.table import Cell, Table, cell_of
+from headway.output.metadata import Metadata, interpreters_in
+from headway.output.results import Parameters, Results
+from headway.output.table import Cell, Table, cell_of
 from headway.report import columns
 
 # These options, by argparse's names, choose what is shown. All others choose or change

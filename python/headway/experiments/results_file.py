@@ -1,4 +1,4 @@
-"""The benchmark results, schema 1 (DESIGN.md), as a file: written, checked, and read back.
+"""The benchmark results, schema 1, as a file: written, checked, and read back.
 
 A row is written with more than is read: medians, intervals and instability are computed again from
 the values. So are the tables and statements of known experiments. Those of other experiments, such
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn, TypedDict
 
 from headway import json_file, json_shape
 from headway.errors import CommandError, reason_of
-from headway.experiments import statistics
-from headway.experiments.claim import Verdict
-from headway.experiments.experiment import Experiment
-from headway.experiments.metadata import Metadata
+from headway.experiments.experiment import Experiment, Shown
+from headway.experiments.histogram import histogram_of
 from headway.experiments.options import MAX_VALUES
-from headway.experiments.results import Result, Results
+from headway.output import statistics
+from headway.output.claim import Verdict
+from headway.output.metadata import Metadata
+from headway.output.results import Result, Results
 from headway.recorder.records.histogram import Histogram
 
 SCHEMA = 1
@@ -106,7 +107,7 @@ class Kept(NamedTuple):
     experiments: list[KeptExperiment]
 
 
-def write(path: str, metadata: Metadata, shown: Iterable[tuple[Experiment, Results]]) -> None:
+def write(path: str, metadata: Metadata, shown: Shown) -> None:
     """Writes results to a path that json_file.check_path() returned. Raises CommandError."""
     experiments = [
         KeptExperiment(results, experiment.higher_is_better, _statements(experiment, results))
@@ -166,7 +167,7 @@ def _row(result: Result) -> dict[str, Any]:
     }
     if result.figures:
         row["figures"] = {name: _figure(result, name) for name in result.figures}
-    if (histogram := result.histogram) is not None:
+    if (histogram := histogram_of(result)) is not None:
         row["histogram"] = histogram
     if result.left_out:
         row["left_out"] = result.left_out

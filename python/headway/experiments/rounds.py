@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from headway.experiments import signals
 from headway.experiments.experiment import Choice, Experiment, Row
-from headway.experiments.processes import BenchmarkError
-from headway.experiments.results import Result, Results
+from headway.output.results import Result, Results
+from headway.programs import signals
+from headway.programs.processes import ProgramError
 
 LEAST_VALUES = 3
 MOST_VALUES = 25
@@ -85,7 +85,7 @@ class Rounds:
             self.results.calibration = measure_undisturbed(
                 lambda: self._experiment.calibrate(self._choice)
             )
-        except BenchmarkError as error:
+        except ProgramError as error:
             for _, result in pairs:
                 result.failures.append(f"not calibrated: {error}")
             return
@@ -106,7 +106,7 @@ class Rounds:
             found = measure_undisturbed(
                 lambda: self._experiment.measure(row, self._choice, self.results.calibration)
             )
-        except BenchmarkError as error:
+        except ProgramError as error:
             result.failures.append(str(error))
             return
         result.add(*found)
@@ -119,7 +119,7 @@ def measure_undisturbed(measure: Callable[[], Found]) -> Found:
         signals.continued.clear()
         try:
             found = measure()
-        except BenchmarkError:
+        except ProgramError:
             if not signals.continued.is_set():
                 raise
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from headway.errors import CommandError, reason_of
-from headway.experiments.processes import Program, started
+from headway.programs.processes import Program, started
 from headway.tune.goals import P50, P99, THROUGHPUT, Figures
 
 PROGRAM = Path(__file__).with_name("load_program.py")
@@ -89,7 +89,7 @@ class RunningLoad:
         self._program = program
 
     def figures(self, begin_ns: int, end_ns: int, target: str | None) -> Figures:
-        """Raises BenchmarkError if the load has ended."""
+        """Raises ProgramError if the load has ended."""
         self._program.ask(f"{begin_ns} {end_ns} {target or ''}".strip())
         answer = self._program.answer()
         latencies_s = answer["latencies_s"]
@@ -113,7 +113,7 @@ class RunningLoad:
 def running(
     host: str, port: int, rate: float, connections: int, targets: Mapping[str, float]
 ) -> Iterator[RunningLoad]:
-    """A load that has begun. Raises BenchmarkError if it cannot."""
+    """A load that has begun. Raises ProgramError if it cannot."""
     command = [sys.executable, str(PROGRAM), host, str(port), str(rate), str(connections)]
     with started(command, "the load", lifetime_s=0) as program:
         program.ask(json.dumps(targets))

@@ -1,20 +1,20 @@
 """An experiment with settings as an HTML page: the effects, and every block as a point.
 
-The page is that of `headway bench`, so it needs matplotlib.
+The page needs matplotlib.
 """
 
 from __future__ import annotations
 
-from headway.experiments.experiment import Choice, Experiment, Measured, Row
-from headway.experiments.metadata import Metadata
-from headway.experiments.output import page
-from headway.experiments.results import Parameters, Result, Results
-from headway.experiments.table import Chart, Series, Table, listing
+from headway.output import page
+from headway.output.metadata import Metadata
+from headway.output.results import Result, Results
+from headway.output.table import Chart, Series, listing
 from headway.tune import text
 from headway.tune.goals import Figure
 from headway.tune.setting import Setting
 from headway.tune.trials import Trials
 
+NAME = "tune"
 INTRODUCTION = page.Introduction(
     title="An experiment with settings of the GIL",
     origin="Measured by <code>headway tune</code>",
@@ -31,7 +31,23 @@ INTRODUCTION = page.Introduction(
 
 def write(path: str, trials: Trials, metadata: Metadata) -> None:
     """`path` as `json_file.check_path` returns it. Raises CommandError."""
-    page.write(path, metadata, [(Tuned(trials), results(trials))], INTRODUCTION)
+    page.write(path, metadata, [section(trials)], INTRODUCTION)
+
+
+def section(trials: Trials) -> page.Section:
+    found = results(trials)
+    headings = {_label(figure): figure.key for figure in trials.figures}
+    return page.Section(
+        NAME,
+        f"the goal is {trials.goal}",
+        text.advice(trials),
+        found,
+        [
+            text.effects(trials),
+            listing(found, "Medians of the blocks", ["setting"], headings),
+        ],
+        [_chart(trials, figure) for figure in trials.figures],
+    )
 
 
 def results(trials: Trials) -> Results:
@@ -45,57 +61,22 @@ def results(trials: Trials) -> Results:
             elif trials.goal.figure.key in block.figures:
                 row.add(block.figures[trials.goal.figure.key], block.figures, ())
         rows.append(row)
-    return Results(Tuned.name, _unit(trials.goal.figure), rows, {})
+    return Results(NAME, _unit(trials.goal.figure), rows, {})
 
 
-class Tuned(Experiment):
-    """An experiment that is over. It is never measured again."""
+def _chart(trials: Trials, figure: Figure) -> Chart:
+    settings = [trials.control, *trials.candidates]
+    series = [_series(trials, setting, figure) for setting in settings]
+    return Chart(f"{figure.name} of each block", "round", _label(figure), series)
 
-    name = "tune"
 
-    def __init__(self, trials: Trials) -> None:
-        # These belong to the class in experiments that have a name of `headway bench`.
-        self.unit = _unit(trials.goal.figure)  # type: ignore[misc]
-        self.higher_is_better = not trials.goal.figure.smaller_is_better  # type: ignore[misc]
-        self.summary = f"the goal is {trials.goal}"  # type: ignore[misc]
-        self.shows = text.advice(trials)  # type: ignore[misc]
-        self._trials = trials
-
-    def rows(self, choice: Choice) -> list[Row]:
-        return []
-
-    def measure(self, row: Row, choice: Choice, calibration: Parameters) -> Measured:
-        raise NotImplementedError("an experiment that is over")
-
-    def published(self, parameters: Parameters) -> float | None:
-        return None
-
-    def tables(self, results: Results) -> list[Table]:
-        headings = {_label(figure): figure.key for figure in self._trials.figures}
-        return [
-            text.effects(self._trials),
-            listing(results, "Medians of the blocks", ["setting"], headings),
-        ]
-
-    def charts(self, results: Results) -> list[Chart]:
-        settings = [self._trials.control, *self._trials.candidates]
-        return [
-            Chart(
-                f"{figure.name} of each block",
-                "round",
-                _label(figure),
-                [self._series(setting, figure) for setting in settings],
-            )
-            for figure in self._trials.figures
-        ]
-
-    def _series(self, setting: Setting, figure: Figure) -> Series:
-        found = [
-            (float(block.round), block.figures[figure.key])
-            for block in self._trials.blocks_of(setting)
-            if not block.cut and figure.key in block.figures
-        ]
-        return Series(str(setting), [(place, value, value, value) for place, value in found])
+def _series(trials: Trials, setting: Setting, figure: Figure) -> Series:
+    found = [
+        (float(block.round), block.figures[figure.key])
+        for block in trials.blocks_of(setting)
+        if not block.cut and figure.key in block.figures
+    ]
+    return Series(str(setting), [(place, value, value, value) for place, value in found])
 
 
 def _unit(figure: Figure) -> str:

@@ -14,8 +14,8 @@ from functools import partial
 from typing import IO
 
 from headway.errors import CommandError, reason_of
-from headway.experiments import signals
-from headway.experiments.processes import end, prepare_child
+from headway.programs import signals
+from headway.programs.processes import end, prepare_child
 from headway.report import columns
 from headway.tune.goals import CPU, MEMORY, TIME, Figures
 from headway.tune.setting import Setting

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import CommandError
-from headway.experiments.processes import MAX_MESSAGE, Program, started
+from headway.programs.processes import MAX_MESSAGE, Program, started
 from headway.report import columns
 
 START_TIMEOUT_S = 60.0

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from typing import NamedTuple
 
 from headway.errors import CommandError
-from headway.experiments import process_tree
+from headway.programs import process_tree
 from headway.tune.connection import Connection, Opened
 from headway.tune.goals import MEMORY, Figures
 from headway.tune.load import RunningLoad

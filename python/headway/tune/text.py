@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from headway.experiments.output import drawing
-from headway.experiments.table import Cell, Table
+from headway.output import drawing
+from headway.output.table import Cell, Table
 from headway.report.terminal import Style
 from headway.tune.confidence import Effect
 from headway.tune.goals import Figure

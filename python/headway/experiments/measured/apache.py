@@ -15,7 +15,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from headway.experiments.processes import BenchmarkError
+from headway.programs.processes import ProgramError
 
 MODULES = Path("/usr/lib/apache2/modules")
 APACHE = shutil.which("apache2") or "/usr/sbin/apache2"
@@ -55,7 +55,7 @@ TO_STDERR = "ErrorLog /proc/self/fd/2\nLogLevel error\n"
 def command(folder: Path, port: int, express: Path, application: str, directives: str) -> list[str]:
     """Writes the configuration, and `application`, the source of the script that has it. The folder
     is given to Apache's user, who writes there, too; it is the home to name for daemon processes,
-    since that user's own need not exist. Raises BenchmarkError if mod_wsgi does not say where it
+    since that user's own need not exist. Raises ProgramError if mod_wsgi does not say where it
     is."""
     (folder / "application.wsgi").write_text(application)
     configuration = folder / "httpd.conf"
@@ -88,7 +88,7 @@ def module_config(express: Path) -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise BenchmarkError(f"{express} module-config: {error}") from None
+        raise ProgramError(f"{express} module-config: {error}") from None
     return asked.stdout
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Row
+from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.ccbench import (
     SWIFT_POLICIES,
     THREADS,
@@ -16,16 +15,14 @@ from headway.experiments.measured.ccbench import (
     ratio_series,
     tables_by_threads,
 )
-from headway.experiments.processes import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    BenchmarkError,
-    Setting,
-    Window,
-    program,
-)
-from headway.experiments.processes import STOCK as PLAIN
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Chart, Table
+from headway.experiments.setting import STOCK as PLAIN
+from headway.experiments.setting import Setting, program
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Chart, Table
+from headway.programs.processes import ProgramError, Window
 
 SECONDS = 1.0
 QUICK_SECONDS = 0.3
@@ -102,7 +99,7 @@ class Bandwidth(WorkloadExperiment):
 
 
 def packets_per_s(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> float:
-    """Raises BenchmarkError if no packet came back."""
+    """Raises ProgramError if no packet came back."""
     with ExitStack() as running:
         words = (workload, str(cpu_threads), str(setting.switch_interval_s))
         server = running.enter_context(program(setting, "packet_server", *words))
@@ -116,6 +113,6 @@ def packets_per_s(setting: Setting, workload: str, cpu_threads: int, seconds: fl
             told.measure(window)
         answer = client.answer()
     if not answer["returned"]:
-        raise BenchmarkError(f"packet_server.py under {setting.name} sent no packet back")
+        raise ProgramError(f"packet_server.py under {setting.name} sent no packet back")
     found: float = answer["returned"] / answer["seconds"]
     return found

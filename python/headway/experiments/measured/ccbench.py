@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from headway.errors import CommandError
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting
-from headway.experiments.results import Parameters, Result, Results
-from headway.experiments.table import Cell, Series, Table, cell_of
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
+from headway.experiments.setting import Setting
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Result, Results
+from headway.output.table import Cell, Series, Table, cell_of
 
 # The workloads in ccbench's own words. Those with one letter are its default.
 WORKLOADS = {

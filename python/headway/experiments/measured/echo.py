@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headway.errors import CommandError
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import MODES, STOCK, Choice, Experiment, Measured, Row
+from headway.experiments.experiment import MODES, Choice, Experiment, Measured, Row
 from headway.experiments.measured import echo_claims, echo_tables, echo_value
 from headway.experiments.measured.echo_value import (
     CLIENT_ELSEWHERE,
@@ -20,9 +19,11 @@ from headway.experiments.measured.echo_value import (
     THREADS,
     Beside,
 )
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Chart, Table
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Chart, Table
 
 SECONDS = 0.5
 QUICK_SECONDS = 0.3

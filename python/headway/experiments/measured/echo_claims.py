@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK
 from headway.experiments.measured.ccbench import SWIFT_POLICIES
 from headway.experiments.measured.echo_value import (
     CLIENT_ELSEWHERE,
@@ -20,8 +18,10 @@ from headway.experiments.measured.echo_value import (
     PROCESSES,
     THREADS,
 )
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
-from headway.experiments.results import Result, Results
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
 
 # Between these intervals, switch intervals determine the time of a request. Below them, the cost of
 # switches does.

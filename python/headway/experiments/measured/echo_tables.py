@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.experiments import statistics
-from headway.experiments.experiment import STOCK
 from headway.experiments.measured.echo_value import CLIENT_ELSEWHERE, FREE, PROCESSES, THREADS
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
-from headway.experiments.results import Result, Results
-from headway.experiments.table import (
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output import statistics
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.output.table import (
     Cell,
     Chart,
     Table,

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from headway.experiments.experiment import MODES, Measured
 from headway.experiments.histogram import percentile
-from headway.experiments.processes import NS, BenchmarkError, Setting, Window, program
+from headway.experiments.setting import Setting, program
+from headway.programs.processes import NS, ProgramError, Window
 from headway.report.model import GilReport
 
 # The place of the CPU-bound work: the server's process, unless it is "processes".
@@ -105,7 +106,7 @@ def work_alone(setting: Setting, seconds: float) -> float:
         worker.measure(Window.after(ALONE_WARM_UP_S, alone_s))
         done_per_s: float = worker.answer()["work_per_s"]
     if not done_per_s:
-        raise BenchmarkError(f"computation.py under {setting.name} got nothing done alone")
+        raise ProgramError(f"computation.py under {setting.name} got nothing done alone")
     return done_per_s
 
 
@@ -165,7 +166,7 @@ def gil_shares(report: GilReport, setting: Setting) -> dict[str, float]:
     threads have what the echo thread and the handoffs leave. While threads compute, no time in
     which the GIL is free is idle, even if no thread was in the queue."""
     if report.policy != setting.policy:
-        raise BenchmarkError(f"the server ran under {report.policy}, not {setting.policy}")
+        raise ProgramError(f"the server ran under {report.policy}, not {setting.policy}")
     main = next(gil for gil in report.gils if gil.name == "main")
     rows = report.threads_of(main)
     computed_s = sum(row.held_s for row in rows if row.name.startswith("compute"))

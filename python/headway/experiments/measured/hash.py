@@ -6,12 +6,15 @@ import math
 from statistics import median
 
 from headway.errors import CommandError
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured.sharing import cores, scaling, threads_text
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, Window, program
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Chart, Table, pivot, series_of
+from headway.experiments.setting import Setting, program
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Chart, Table, pivot, series_of
+from headway.programs.processes import Window
 
 THREADS = (1, 2, 4, 8)
 QUICK_THREADS = (1, 2, 4)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import statistics
 
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Row
-from headway.experiments.histogram import NS, upper_bound_ns
+from headway.experiments.experiment import Choice, Measured, Row
+from headway.experiments.histogram import NS, histogram_of, upper_bound_ns
 from headway.experiments.measured.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
@@ -23,9 +22,12 @@ from headway.experiments.measured.ccbench import (
     schedule_of,
 )
 from headway.experiments.measured.pings import MS, NEAR_MULTIPLE, figures_of, waits
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Setting, program
-from headway.experiments.results import Parameters, Result, Results
-from headway.experiments.table import Cell, Chart, Series, Table, cell_of
+from headway.experiments.setting import Setting, program
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Result, Results
+from headway.output.table import Cell, Chart, Series, Table, cell_of
 from headway.recorder.records.histogram import Histogram
 
 QUICK_SECONDS = 0.4
@@ -225,9 +227,9 @@ def cells_of(result: Result) -> list[Cell]:
 def distribution(title: str, results: Results) -> Chart:
     """The shares of all waits by bucket of the histogram."""
     series = [
-        Series(schedule_of(result), share_points(result.histogram))
+        Series(schedule_of(result), share_points(histogram))
         for result in results
-        if result.histogram
+        if (histogram := histogram_of(result))
     ]
     return Chart(
         title,

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from headway.experiments.histogram import percentile
-from headway.experiments.processes import NS, STOCK, BenchmarkError, Setting, Window, program
+from headway.experiments.setting import STOCK, Setting, program
+from headway.programs.processes import NS, ProgramError, Window
 
 WARM_UP_S = 0.2
 MS = 1e3
@@ -24,7 +25,7 @@ LEAST_LONG = 10
 
 
 def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> list[float]:
-    """The wait of each ping that was sent in the window, in seconds. Raises BenchmarkError if a
+    """The wait of each ping that was sent in the window, in seconds. Raises ProgramError if a
     ping was lost."""
     with ExitStack() as running:
         words = (workload, str(cpu_threads), str(setting.switch_interval_s))
@@ -41,7 +42,7 @@ def waits(setting: Setting, workload: str, cpu_threads: int, seconds: float) -> 
     # Lost pings would be missing among the longest waits.
     if lost or not found:
         what = f"{lost} pings late or never" if lost else "no ping"
-        raise BenchmarkError(f"ping_server.py under {setting.name} received {what}")
+        raise ProgramError(f"ping_server.py under {setting.name} received {what}")
     return found
 
 

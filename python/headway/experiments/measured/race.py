@@ -11,11 +11,14 @@ import math
 from collections.abc import Iterator
 
 from headway.errors import CommandError
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Experiment, Measured, Row
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S, Window, program
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Cell, Chart, Table, pivot, series_by, text_of
+from headway.experiments.experiment import Choice, Experiment, Measured, Row
+from headway.experiments.setting import program
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Cell, Chart, Table, pivot, series_by, text_of
+from headway.programs.processes import Window
 
 PLAIN = "x += 1"
 CALL = "x += f()"

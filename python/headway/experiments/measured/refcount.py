@@ -7,13 +7,14 @@ without, measured by copies of lists.
 from __future__ import annotations
 
 from headway.errors import CommandError
-from headway.experiments.claim import Statement
 from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured import refcount_results
 from headway.experiments.measured.refcount_results import KINDS, ONE, OWN, WITH_GIL, WITHOUT_GIL
-from headway.experiments.processes import Setting, Window, program
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Chart, Table
+from headway.experiments.setting import Setting, program
+from headway.output.claim import Statement
+from headway.output.results import Parameters, Results
+from headway.output.table import Chart, Table
+from headway.programs.processes import Window
 
 THREADS = (1, 2, 4)
 QUICK_THREADS = (1, 2)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
-from headway.experiments.claim import Statement
-from headway.experiments.results import Result, Results
-from headway.experiments.table import Cell, Chart, Series, Table, cell_of
+from headway.output.claim import Statement
+from headway.output.results import Result, Results
+from headway.output.table import Cell, Chart, Series, Table, cell_of
 
 # The native kinds, and the builds of CPython; the objects on which threads count.
 KINDS = ("plain", "immortal", "atomic", "buffered", "biased")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
-from headway.experiments.claim import Statement
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import label_of
+from headway.output.claim import Statement
+from headway.output.results import Parameters, Results
+from headway.output.table import label_of
 
 NO_CORES = (
     "cores that others use meanwhile (steal, load), or hyper-threads of one core, bring less than "

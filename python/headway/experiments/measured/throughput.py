@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Choice, Measured, Row
+from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.ccbench import (
     FREE_THREADED,
     KEEP_GIL,
@@ -16,15 +15,13 @@ from headway.experiments.measured.ccbench import (
     tables_by_threads,
 )
 from headway.experiments.measured.sharing import NO_CORES
-from headway.experiments.processes import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    BenchmarkError,
-    Setting,
-    Window,
-    program,
-)
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Chart, Table
+from headway.experiments.setting import Setting, program
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Results
+from headway.output.table import Chart, Table
+from headway.programs.processes import ProgramError, Window
 
 SECONDS = 0.5
 QUICK_SECONDS = 0.3
@@ -119,14 +116,14 @@ def costs(results: Results, threads: int) -> list[Statement]:
 
 
 def calls_per_s(setting: Setting, workload: str, threads: int, seconds: float) -> float:
-    """Raises BenchmarkError if no call ended."""
+    """Raises ProgramError if no call ended."""
     words = (str(threads), workload, str(setting.switch_interval_s))
     with program(setting, "computation", *words) as computing:
         computing.answer()
         computing.measure(Window.after(WARM_UP_S, seconds))
         found: float = computing.answer()["work_per_s"]
     if not found:
-        raise BenchmarkError(
+        raise ProgramError(
             f"computation.py under {setting.name} ended no call of {workload} in {seconds:g} s"
         )
     return found

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
-from headway.experiments import interpreters, signals
-from headway.experiments.metadata import Circumstances, Metadata, doubts, ticks
-from headway.experiments.progress import clear_progress, progress
 from headway.experiments.simulated import calibration, probe
 from headway.experiments.simulated.constants import Constants, Derivation
+from headway.output.metadata import Circumstances, Metadata, doubts, ticks
+from headway.programs import interpreters, signals
+from headway.programs.progress import clear_progress, progress
 
 OPTION = "--calibrate"
 # Positions in the first line of /proc/stat after its name: idle, waiting for I/O, steal.

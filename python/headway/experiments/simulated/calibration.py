@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from headway import json_file, json_shape
 from headway.errors import CommandError, reason_of
-from headway.experiments.metadata import Metadata
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.scenario import Distribution
+from headway.output.metadata import Metadata
 
 SCHEMA = 1
 OPTION = "--calibration"

@@ -17,13 +17,9 @@ from typing import Any, NamedTuple
 
 from headway.experiments.measured.wsgi.load import load_server
 from headway.experiments.measured.wsgi.server import HEADWAY, Shape
-from headway.experiments.processes import (
-    DEFAULT_SWITCH_INTERVAL_S,
-    STOCK,
-    BenchmarkError,
-    Setting,
-    program,
-)
+from headway.experiments.setting import STOCK, Setting, program
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.programs.processes import ProgramError
 
 OWN_PROGRAMS = Path(__file__).resolve().parent / "programs"
 ROUNDS = 3
@@ -56,7 +52,7 @@ class Samples:
     def add(self, part: Part, progress: Callable[[str], None]) -> None:
         try:
             found = part.measure()
-        except BenchmarkError as error:
+        except ProgramError as error:
             self.failures[part.name] = str(error)
             progress(f"{part.title}: {error}")
             return
@@ -118,7 +114,7 @@ def serve() -> Mapping[str, float]:
     """One process with one thread, and an empty page: the processor time of a request, the part of
     it with the GIL, and the processor time of the clients."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        raise BenchmarkError("this interpreter has no GIL")
+        raise ProgramError("this interpreter has no GIL")
     setting = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
     shape = Shape(HEADWAY, processes=1, threads=1, free_threading=False, setting=setting)
     found = load_server(shape, EMPTY_PAGE, 0, SERVE_WARM_UP_S, SERVE_S)
@@ -129,5 +125,5 @@ def serve() -> Mapping[str, float]:
     }
     request_ns = 60 * 1e9 / found.value
     if missing := [share for share in shares.values() if share not in found.figures]:
-        raise BenchmarkError(f"the machine was too busy to tell {missing[0]}")
+        raise ProgramError(f"the machine was too busy to tell {missing[0]}")
     return {name: found.figures[share] * request_ns for name, share in shares.items()}

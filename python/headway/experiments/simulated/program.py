@@ -16,7 +16,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
-from headway.experiments.output.drawing import number
 from headway.experiments.simulated.fitting import NS, quantiles
 from headway.experiments.simulated.intervals import (
     REPRODUCED,
@@ -42,6 +41,7 @@ from headway.experiments.simulated.scenario import (
     sleep,
 )
 from headway.experiments.simulated.service import spread
+from headway.output.drawing import number
 from headway.recorder.records import histogram as records
 from headway.report import units
 from headway.report.model import GilReport, Histogram, ThreadRow

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headway.experiments.experiment import Choice
-from headway.experiments.processes import BenchmarkError
-from headway.experiments.results import Result, Results
 from headway.experiments.simulated.models.experiment import Conditions, Simulated
+from headway.output.results import Result, Results
+from headway.programs.processes import ProgramError
 
 Progress = Callable[[str], None]
 
@@ -53,7 +53,7 @@ class Rounds:
                 scenario = self._simulated.scenario(row, self._choice, conditions)
                 try:
                     found = self._simulated.measured(row, scenario, scenario.run(), conditions)
-                except BenchmarkError as error:
+                except ProgramError as error:
                     result.failures.append(str(error))
                     continue
                 result.add(*found)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from headway import json_file
 from headway.errors import CommandError, reason_of
 from headway.experiments.experiment import Choice, Row
-from headway.experiments.results import Parameters
 from headway.experiments.simulated.events import timeline
 from headway.experiments.simulated.models.experiment import Conditions, Simulated
 from headway.experiments.simulated.samples import NS
+from headway.output.results import Parameters
 from headway.report.terminal import Style
 from headway.trace import perfetto, svg, text
 from headway.trace.timeline import Timeline

@@ -13,6 +13,7 @@ import signal
 import time
 from typing import NamedTuple
 
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.server import free_threading
 from headway.server.control import MAX_DATAGRAM_BYTES, Control, Gone
 from headway.server.settings import ProcessGroup, Telemetry
@@ -40,8 +41,6 @@ PROGRAM = (
 # process may send without end.
 MESSAGES_AT_ONCE = 100
 BYTES_AT_ONCE = 2 * MAX_DATAGRAM_BYTES
-# CPython's own.
-DEFAULT_SWITCH_INTERVAL_S = 0.005
 
 
 class State(enum.Enum):

@@ -5,8 +5,7 @@ They show shapes whose threads share GILs, in rows without a policy. Made from `
 
 from __future__ import annotations
 
-from headway.experiments.experiment import STOCK
-from headway.experiments.histogram import histogram
+from headway.experiments.histogram import histogram, histogram_of
 from headway.experiments.measured.wsgi.rows import GIL, UNSCHEDULED
 from headway.experiments.measured.wsgi.tables import (
     BASE,
@@ -15,8 +14,9 @@ from headway.experiments.measured.wsgi.tables import (
     published,
     shape_of,
 )
-from headway.experiments.results import Result, Results
-from headway.experiments.table import Chart, Series, series_of
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
+from headway.output.table import Chart, Series, series_of
 
 PERCENTILES = ("p50", "p95", "p99")
 # The number of switch intervals of single waits in a chart, and of parts of each.
@@ -92,7 +92,9 @@ def single_waits(name: str, results: Results) -> Chart:
     """The single waits of the first shape, at its longest interval. mod_wsgi does not measure
     them."""
     _, some = next(iter(shapes(results)), ("", Results("", "", [], {})))
-    known = [each for each in some if each.histogram and "contended_gil_wait_p50_s" in each.figures]
+    known = [
+        each for each in some if histogram_of(each) and "contended_gil_wait_p50_s" in each.figures
+    ]
     longest = max(known, key=lambda each: float(each.parameters["switch_interval"]), default=None)
     if longest is None:
         return Chart(name, "", "", [])
@@ -107,7 +109,7 @@ def single_waits(name: str, results: Results) -> Chart:
 def distribution(result: Result, interval_s: float) -> list[tuple[float, float, float, float]]:
     """The share of the waits in each part of an interval. A histogram's bucket is divided among the
     parts that it overlaps."""
-    found = result.histogram or histogram(())
+    found = histogram_of(result) or histogram(())
     width_s = interval_s / PARTS
     counts = [0.0] * (PARTS * INTERVALS)
     for bound_s, count in found["buckets"]:

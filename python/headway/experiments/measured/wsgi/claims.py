@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK
 from headway.experiments.measured.wsgi.rows import DEADLINE, FIXED, FREE_THREADED, GIL, UNSCHEDULED
 from headway.experiments.measured.wsgi.tables import one_thread_each, shape_of
-from headway.experiments.results import Result, Results
+from headway.output.claim import Statement
+from headway.output.metadata import STOCK
+from headway.output.results import Result, Results
 
 USUAL_S, SMALL_S = 0.005, 0.0001
 TWO_BY_FIVE = {"processes": 2, "threads": 5}

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 
-from headway.experiments.claim import Statement
 from headway.experiments.experiment import Choice, Experiment, Measured, Row
 from headway.experiments.measured.wsgi import charts, claims, rows, tables
 from headway.experiments.measured.wsgi.load import load_server, work_s
-from headway.experiments.results import Parameters, Results
-from headway.experiments.table import Chart, Table
+from headway.output.claim import Statement
+from headway.output.results import Parameters, Results
+from headway.output.table import Chart, Table
 
 SECONDS, WARM_UP_S = 2.5, 0.5
 QUICK_SECONDS, QUICK_WARM_UP_S = 0.6, 0.2

@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from headway.experiments import process_tree
 from headway.experiments.experiment import Measured
 from headway.experiments.measured.wsgi.reports import Reports
 from headway.experiments.measured.wsgi.server import Served, Shape, serving
-from headway.experiments.processes import NS, STOCK, BenchmarkError, Setting, Window, program
+from headway.experiments.setting import STOCK, Setting, program
+from headway.programs import process_tree
+from headway.programs.processes import NS, ProgramError, Window
 
 CONNECTIONS = 10
 # Two readings are valid for `seconds` if the time between them is at least this share of it, and at
@@ -50,7 +51,7 @@ def load_server(
         reported, waits_s = reports.figures(shape, window)
     latencies_s = sorted(answer["latencies_s"])
     if not latencies_s:
-        raise BenchmarkError(f"{shape} answered nothing; {answer['errors']} requests failed")
+        raise ProgramError(f"{shape} answered nothing; {answer['errors']} requests failed")
     figures = {
         **reported,
         **used,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.experiments.measured import apache
-from headway.experiments.processes import PROGRAMS
+from headway.experiments.setting import PROGRAMS
 
 GROUP = "bench"
 # The first version that reports.

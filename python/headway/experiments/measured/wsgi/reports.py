@@ -13,7 +13,7 @@ from typing import Any
 
 from headway import _native
 from headway.experiments.measured.wsgi.server import Served, Shape
-from headway.experiments.processes import NS, BenchmarkError, Window
+from headway.programs.processes import NS, ProgramError, Window
 from headway.recorder.receive.datagrams import Inlet
 from headway.recorder.receive.live import Tick
 from headway.recorder.receiver import Recorder
@@ -64,11 +64,11 @@ class Reports:
 
     def figures(self, shape: Shape, window: Window) -> tuple[dict[str, float], list[float]]:
         """The figures of a window's requests, and single waits for the GIL. Call it only when
-        all reports have arrived. Raises BenchmarkError if a process does not have the row's
+        all reports have arrived. Raises ProgramError if a process does not have the row's
         settings."""
         workers = self._recorder.known()
         if len(workers) != shape.processes:
-            raise BenchmarkError(
+            raise ProgramError(
                 f"{shape}: {len(workers)} processes reported, where {shape.processes} serve"
             )
         for worker in workers:
@@ -84,7 +84,7 @@ class Reports:
             ("application", summary["application"]),
         ):
             if quantiles is None:
-                raise BenchmarkError(f"{shape}: no request was reported")
+                raise ProgramError(f"{shape}: no request was reported")
             found[f"{name}_mean_s"] = quantiles["mean"]
             found |= {f"{name}_{each}_s": quantiles[each] for each in PERCENTILES}
         if shape.free_threading:
@@ -110,18 +110,18 @@ class Reports:
 
 
 def check_identity(shape: Shape, identity: dict[str, Any]) -> None:
-    """Raises BenchmarkError unless the process has the row's scheduler. CPython keeps the switch
+    """Raises ProgramError unless the process has the row's scheduler. CPython keeps the switch
     interval in whole microseconds."""
     mode = identity.get("gil_mode")
     if mode is not None and (mode == "enabled") == shape.free_threading:
-        raise BenchmarkError(f"{shape} runs with its GIL {mode}")
+        raise ProgramError(f"{shape} runs with its GIL {mode}")
     if shape.free_threading:
         return
     interval_s = identity.get("switch_interval", 0.0)
     if not math.isclose(interval_s, shape.setting.switch_interval_s, abs_tol=1e-6):
-        raise BenchmarkError(f"{shape} runs with a switch interval of {interval_s} s")
+        raise ProgramError(f"{shape} runs with a switch interval of {interval_s} s")
     if identity.get("policy", shape.setting.policy) != shape.setting.policy:
-        raise BenchmarkError(f"{shape} runs under {identity['policy']}")
+        raise ProgramError(f"{shape} runs under {identity['policy']}")
 
 
 def merged(ticks: list[Tick], begin_s: float) -> dict[str, Any]:

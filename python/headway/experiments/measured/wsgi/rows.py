@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.errors import CommandError
-from headway.experiments.experiment import STOCK, Choice, Row
-from headway.experiments.interpreters import Interpreter
+from headway.experiments.experiment import Choice, Row
 from headway.experiments.measured.wsgi import mod_wsgi
 from headway.experiments.measured.wsgi.server import MOD_WSGI, Shape
-from headway.experiments.processes import DEFAULT_SWITCH_INTERVAL_S
-from headway.experiments.results import Parameters
+from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters
+from headway.programs.interpreters import Interpreter
 
 # The pages of `programs/wsgi_page.py`.
 DEADLINE, FIXED = "deadline", "fixed"

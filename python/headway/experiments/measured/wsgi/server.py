@@ -17,7 +17,8 @@ from typing import NamedTuple, NoReturn
 
 from headway.experiments.measured import apache
 from headway.experiments.measured.wsgi import mod_wsgi
-from headway.experiments.processes import PROGRAMS, BenchmarkError, Program, Setting, started
+from headway.experiments.setting import PROGRAMS, Setting, started
+from headway.programs.processes import Program, ProgramError
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
@@ -85,7 +86,7 @@ class Served:
 
     def fail(self, what: str) -> NoReturn:
         said = self._program.last_message()
-        raise BenchmarkError(f"{self.shape} {what}; the last that it said: {said}")
+        raise ProgramError(f"{self.shape} {what}; the last that it said: {said}")
 
 
 @contextmanager

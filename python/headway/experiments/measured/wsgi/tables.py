@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headway.experiments.experiment import STOCK
 from headway.experiments.measured.wsgi.rows import DEADLINE, FREE_THREADED, GIL, UNSCHEDULED
 from headway.experiments.measured.wsgi.server import HEADWAY, MOD_WSGI
-from headway.experiments.results import Parameters, Result, Results
-from headway.experiments.table import Cell, Table, cell_of
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters, Result, Results
+from headway.output.table import Cell, Table, cell_of
 
 MS, MB = 1e-3, 1e6
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.countdown import PATIENCE, SECONDS, UNIT_DECREMENTS, Countdown
-from headway.experiments.results import Parameters
 from headway.experiments.simulated.models.experiment import (
     Conditions,
     Scene,
@@ -21,6 +20,7 @@ from headway.experiments.simulated.models.experiment import (
 )
 from headway.experiments.simulated.samples import NS
 from headway.experiments.simulated.scenario import Outcome, Scenario, Thread, compute
+from headway.output.results import Parameters
 
 
 class SimulatedCountdown(Simulated):

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from headway.experiments.experiment import MODES, STOCK, Choice, Experiment, Measured, Row
-from headway.experiments.results import Parameters
+from headway.experiments.experiment import MODES, Choice, Experiment, Measured, Row
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.machine import Machine
 from headway.experiments.simulated.samples import NS
 from headway.experiments.simulated.scenario import Gil, Outcome, Scenario, Thread, ThreadOutcome
+from headway.output.metadata import STOCK
+from headway.output.results import Parameters
 
 # The policy of CPython without Headway.
 STOCK_POLICY = "interval"
@@ -83,7 +84,7 @@ class Simulated(ABC):
     def measured(
         self, row: Row, scenario: Scenario, outcome: Outcome, conditions: Conditions
     ) -> Measured:
-        """Raises BenchmarkError if the window has nothing to count."""
+        """Raises ProgramError if the window has nothing to count."""
 
 
 def gil_of(row: Row) -> Gil:

@@ -11,8 +11,6 @@ from headway.experiments.experiment import Choice, Measured, Row
 from headway.experiments.measured.ccbench import THREADS
 from headway.experiments.measured.latency import VALUE, Latency, long_enough_s
 from headway.experiments.measured.pings import MS, WARM_UP_S, figures_of
-from headway.experiments.processes import BenchmarkError
-from headway.experiments.results import Parameters
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.models.experiment import (
     Conditions,
@@ -35,6 +33,8 @@ from headway.experiments.simulated.scenario import (
     sleep,
     system,
 )
+from headway.output.results import Parameters
+from headway.programs.processes import ProgramError
 
 SOCKET = 0
 MAX_PAUSE_NS = 2_000_000
@@ -80,7 +80,7 @@ class SimulatedLatency(Simulated):
         (client,) = threads_named(outcome, scenario, CLIENT)
         waits = gathered([client["answer_ns"]])
         if waits is None:
-            raise BenchmarkError("no ping was received")
+            raise ProgramError("no ping was received")
         waits_s = waits.spread_s()
         figures = figures_of(waits_s, row.parameters.get("switch_interval"))
         figures |= {"pings": float(waits.count), "mean_ms": waits.mean_s * MS}

@@ -17,7 +17,6 @@ from headway.experiments.measured.wsgi.experiment import FIXED_WORK_S, SECONDS, 
 from headway.experiments.measured.wsgi.load import CONNECTIONS
 from headway.experiments.measured.wsgi.reports import PERCENTILES, SAMPLES, bumps
 from headway.experiments.measured.wsgi.rows import DEADLINE, FREE_THREADED, GIL, compares_builds
-from headway.experiments.processes import BenchmarkError
 from headway.experiments.simulated.costs import Costs
 from headway.experiments.simulated.models.experiment import (
     Conditions,
@@ -43,6 +42,7 @@ from headway.experiments.simulated.scenario import (
     receive,
     sleep,
 )
+from headway.programs.processes import ProgramError
 
 WORKER, CLIENT = "worker-", "client-"
 WORK_NS = FIXED_WORK_S * NS
@@ -137,7 +137,7 @@ def times_of_requests(scenario: Scenario, outcome: Outcome) -> dict[str, float]:
 def of_some(found: Iterable[Mapping[str, Any]]) -> Samples:
     samples = gathered(found)
     if samples is None:
-        raise BenchmarkError("no request was answered")
+        raise ProgramError("no request was answered")
     return samples
 
 

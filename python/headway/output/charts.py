@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.errors import CommandError
-from headway.experiments.output import inline_svg
-from headway.experiments.output.drawing import number
-from headway.experiments.table import Chart, Series
 from headway.extras import how_to_install
+from headway.output import inline_svg
+from headway.output.drawing import number
+from headway.output.table import Chart, Series
 from headway.report import columns, units
 
 try:

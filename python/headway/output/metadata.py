@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from headway import __version__
-from headway.experiments.interpreters import Interpreter
+from headway.programs.interpreters import Interpreter
 
 CPU_INFO = Path("/proc/cpuinfo")
 STAT = Path("/proc/stat")
@@ -18,6 +18,8 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 # Positions in the first line of /proc/stat after its name, see proc(5).
 STEAL_TICKS = 7
 ALL_TICKS = 8
+# Stands for a policy where plain python was measured, without Headway.
+STOCK = "stock"
 # Above these shares, a result is marked as doubtful.
 MAX_LOAD = 0.5
 MAX_STEAL = 0.02

@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.experiments import statistics
-from headway.experiments.histogram import histogram
-from headway.experiments.statistics import Interval
+from headway.output import statistics
+from headway.output.statistics import Interval
 from headway.recorder.records.histogram import Histogram
 
 # The names and values that identify a row: text, numbers, booleans.
@@ -26,8 +25,8 @@ def describe(parameters: Parameters) -> str:
 
 class Result:
     """One row. `values` are in the order of the rounds, and so are those of each figure. `failures`
-    are the reasons of failed measurements. A file has the histogram of `samples_s` instead of the
-    samples: see `histogram`."""
+    are the reasons of failed measurements. Of `samples_s` a file keeps the histogram alone, which
+    is `kept_histogram` after it was read."""
 
     def __init__(
         self, parameters: Parameters, published: float | None = None, left_out: str = ""
@@ -69,11 +68,6 @@ class Result:
         """The median; NaN without values."""
         found = self.interval(figure)
         return found.median if found else float("nan")
-
-    @property
-    def histogram(self) -> Histogram | None:
-        """A HIST of the single times, if there are any."""
-        return histogram(self.samples_s) if self.samples_s else self.kept_histogram
 
     def ratio(self, base: Result) -> Interval | None:
         """The row's values divided by those of another row of the same rounds; None if one of them

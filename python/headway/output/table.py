@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headway.experiments.results import Result, Results
+from headway.output.results import Result, Results
 from headway.report import units
 
 

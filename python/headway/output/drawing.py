@@ -13,10 +13,10 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headway.experiments.claim import Statement
-from headway.experiments.results import Results, describe
-from headway.experiments.statistics import CONFIDENCE, UNSTABLE_WIDTH, coverage
-from headway.experiments.table import Cell, Table
+from headway.output.claim import Statement
+from headway.output.results import Results, describe
+from headway.output.statistics import CONFIDENCE, UNSTABLE_WIDTH, coverage
+from headway.output.table import Cell, Table
 from headway.report import columns, units
 from headway.report.terminal import Style
 

@@ -1,14 +1,11 @@
-"""The processes of an experiment: started under a setting, controlled by lines of text, always
-ended.
+"""Programs that another one starts: controlled by lines of text, always ended.
 
-A setting determines the scheduler of the GIL: plain python with a switch interval, or `headway run
---policy`. A program of `programs/` prints a line of JSON when it is ready, receives a line with the
-window of time to measure, and answers with a line of JSON. This module does not know what is
-measured.
+A program prints a line of JSON when it is ready, receives a line with the window of time to
+measure, and answers with a line of JSON. This module does not know what is measured.
 
-No process outlives an experiment. A program is ended by its own pid at the end. If this process is
-killed, the kernel signals the program. If the program cannot handle a signal, for example because
-its threads starve each other, the kernel's alarm ends it.
+No program outlives the one that started it. It is ended by its own pid at the end. If this process
+is killed, the kernel signals the program. If the program cannot handle a signal, for example
+because its threads starve each other, the kernel's alarm ends it.
 """
 
 from __future__ import annotations
@@ -19,22 +16,18 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from headway.errors import CommandError, reason_of
-from headway.experiments import signals
-from headway.experiments.process_tree import Descendants
+from headway.programs import signals
+from headway.programs.process_tree import Descendants
 from headway.report import columns
 
-PROGRAMS = Path(__file__).resolve().parent / "measured" / "programs"
-DEFAULT_SWITCH_INTERVAL_S = 0.005
 # Longer than any window of an experiment with its warm-up.
 LIFETIME_S = 600
 # The time between the choice of a window and the moment at which all processes know it.
@@ -48,43 +41,8 @@ NS = 1e9
 libc = ctypes.CDLL(None)
 
 
-class BenchmarkError(CommandError):
-    """A measured program cannot run, or has ended. The text is one line."""
-
-
-class Setting(NamedTuple):
-    """The scheduler of the GIL, CPython alone (`policy` is None) or Headway, and the interpreter
-    with its options (`-X gil=0`)."""
-
-    policy: str | None
-    switch_interval_s: float
-    python: str = sys.executable
-    options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.policy or f"stock {self.switch_interval_s * 1e3:g} ms"
-
-    def parameters(self) -> dict[str, Any]:
-        """The setting as parameters of a row."""
-        return {"policy": self.policy, "switch_interval": self.switch_interval_s}
-
-    def command(self, *words: str, options: Sequence[str] = ()) -> list[str]:
-        """`python WORDS...`, or `headway run OPTIONS... WORDS...`."""
-        python = [self.python, *self.options]
-        if self.policy is None:
-            return [*python, *words]
-        run = [*python, "-m", "headway", "run", "--policy", self.policy]
-        run += ["--switch-interval", str(self.switch_interval_s), *options]
-        return [*run, *words]
-
-
-STOCK = Setting(None, DEFAULT_SWITCH_INTERVAL_S)
-
-
-def stock_and(policies: Sequence[str]) -> list[Setting]:
-    """The settings that most benchmarks compare, at the default switch interval."""
-    return [STOCK, *(Setting(policy, DEFAULT_SWITCH_INTERVAL_S) for policy in policies)]
+class ProgramError(CommandError):
+    """A program cannot run, has ended, or says what cannot be used. The text is one line."""
 
 
 class Window(NamedTuple):
@@ -110,7 +68,7 @@ class Program:
         self._busy_until_ns = 0
 
     def answer(self) -> dict[str, Any]:
-        """The next line that the program prints. Raises BenchmarkError if there is none in time, or
+        """The next line that the program prints. Raises ProgramError if there is none in time, or
         if it is not an answer."""
         while b"\n" not in self._received:
             self._receive()
@@ -119,7 +77,7 @@ class Program:
             answer: dict[str, Any] = json.loads(line)
         except ValueError:
             said = columns.name(line.decode(errors="replace"), MAX_MESSAGE)
-            raise BenchmarkError(f'{self.name} said "{said}", which is no answer') from None
+            raise ProgramError(f'{self.name} said "{said}", which is no answer') from None
         return answer
 
     def measure(self, window: Window) -> None:
@@ -158,7 +116,7 @@ class Program:
         return columns.name(lines[-1], MAX_MESSAGE) if lines else "nothing"
 
     def _fail(self, what: str) -> NoReturn:
-        raise BenchmarkError(f"{self.name} {what}; the last that it said: {self.last_message()}")
+        raise ProgramError(f"{self.name} {what}; the last that it said: {self.last_message()}")
 
 
 def prepare_child(lifetime_s: int = LIFETIME_S) -> None:
@@ -172,11 +130,6 @@ def prepare_child(lifetime_s: int = LIFETIME_S) -> None:
     signal.alarm(lifetime_s)
 
 
-def python_path() -> str:
-    """The directory `programs/`, and the directories that the user has set."""
-    return os.pathsep.join(filter(None, (str(PROGRAMS), os.environ.get("PYTHONPATH"))))
-
-
 @contextmanager
 def started(
     command: Sequence[str],
@@ -188,8 +141,8 @@ def started(
     lifetime_s: int = LIFETIME_S,
 ) -> Iterator[Program]:
     """A child process, from its start to its end, in a process group of its own. A program that is
-    not controlled by lines, such as a server, ends at SIGTERM. `lifetime_s` is for
-    `prepare_child`."""
+    not controlled by lines, such as a server, ends at SIGTERM. `environment` is added to this
+    process's; `lifetime_s` is for `prepare_child`."""
     with tempfile.TemporaryFile() as messages:
         # Apache does not run as root here, and opens its stderr again.
         os.fchmod(messages.fileno(), 0o666)
@@ -204,12 +157,11 @@ def started(
                     stdout=subprocess.PIPE if speaks else messages,
                     stderr=messages,
                     pass_fds=pass_fds,
-                    # Programs in other folders use the same lines as those of `programs/`.
-                    env={**os.environ, "PYTHONPATH": python_path(), **(environment or {})},
+                    env={**os.environ, **(environment or {})},
                     preexec_fn=partial(prepare_child, lifetime_s),
                 )
         except OSError as error:
-            raise BenchmarkError(f"{name} cannot be started: {reason_of(error)}") from error
+            raise ProgramError(f"{name} cannot be started: {reason_of(error)}") from error
         except BaseException:
             if process is not None:
                 end(process)
@@ -240,22 +192,3 @@ def end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         descendants.kill()
-
-
-def program(
-    setting: Setting, script: str, *arguments: str, folder: Path = PROGRAMS
-) -> AbstractContextManager[Program]:
-    """A program of `programs/`, or of another folder, under `setting`. It is run from its file, so
-    that an interpreter without Headway can run it too."""
-    words = [str(folder / f"{script}.py"), *arguments]
-    return started(setting.command(*words), f"{script}.py under {setting.name}")
-
-
-def check_policies(policies: Sequence[str], python: str = sys.executable) -> None:
-    """Raises BenchmarkError if `headway run` does not have one of the policies."""
-    for policy in policies:
-        command = Setting(policy, DEFAULT_SWITCH_INTERVAL_S, python).command("-c", "pass")
-        tried = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        if tried.returncode != 0:
-            said = tried.stderr.strip().splitlines() or ["it says nothing"]
-            raise BenchmarkError(f"--policy {policy}: {said[-1]}", exit_code=2)

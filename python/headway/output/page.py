@@ -1,7 +1,7 @@
 """Experiments as one HTML page that needs nothing else: no network, no script, no other file.
 
-Everything that comes from elsewhere is escaped. The same results give the same bytes. It knows
-nothing of how charts are drawn, nor of how results came about.
+Everything that comes from elsewhere is escaped. The same results give the same bytes. This
+module does not know how charts are drawn, or how results arise.
 """
 
 from __future__ import annotations
@@ -14,60 +14,48 @@ from typing import Any, NamedTuple
 
 from headway import json_file
 from headway.errors import CommandError, reason_of
-from headway.experiments.claim import Statement
-from headway.experiments.experiment import STOCK, Experiment
-from headway.experiments.metadata import Metadata, doubts, interpreters_in
-from headway.experiments.output import charts
-from headway.experiments.output.drawing import mark_reasons, number
-from headway.experiments.results import Result, Results, describe
-from headway.experiments.statistics import CONFIDENCE, UNSTABLE_WIDTH
-from headway.experiments.table import Cell, Table
+from headway.output import charts
+from headway.output.claim import Statement
+from headway.output.drawing import mark_reasons, number
+from headway.output.metadata import STOCK, Metadata, doubts, interpreters_in
+from headway.output.results import Result, Results, describe
+from headway.output.table import Cell, Chart, Table
 from headway.report import columns, units
 
-TITLE = "Experiments on the GIL"
 DASH = "\N{EN DASH}"
 MAX_TEXT = 4_000  # characters of one piece, whoever wrote it
-MEASURED = (
-    "Each value was measured by processes of its own, and all rows of an experiment in every "
-    "round, so that what else the machine did hit all alike. "
-)
-SIMULATED = (
-    "Nothing was measured: each value is that of a simulation in virtual time, with a seed of its "
-    "own. "
-)
-FIGURES = (
-    "A figure is the median of a row's "
-    f"values; below it are its {100 * CONFIDENCE:g} % confidence interval (of five values or "
-    "fewer, their whole range) and what was published for the same. A row is marked as unstable "
-    "if there is one value only, or if that interval is wider than "
-    f"{100 * UNSTABLE_WIDTH:g} % of the median. In charts bars and bands are confidence "
-    "intervals, and what was published is hollow and dashed. Statements are sentences that the "
-    "published results make, or that Headway makes: a number that was computed from these "
-    "values decides whether they agree."
-)
-
-Shown = Sequence[tuple[Experiment, Results]]
 
 
 class Introduction(NamedTuple):
-    """The title of a page, and the text before its experiments. `origin` is HTML."""
+    """The title of a page, and the text before its sections. `origin` is HTML. `beside` is the end
+    of the sentence that names the interpreters."""
 
     title: str
     origin: str
     how_to_read: str
+    beside: str = ""
+    #: Whether the sections are listed before the first, each with a count of its statements.
+    lists_sections: bool = False
 
 
-OF_BENCH = Introduction(TITLE, "Measured by <code>headway bench</code>", MEASURED + FIGURES)
-OF_SIMULATION = Introduction(
-    TITLE, "Simulated by <code>headway simulate</code>", SIMULATED + FIGURES
-)
+class Section(NamedTuple):
+    """An experiment on a page: a heading of `name` and `summary`, and the paragraph `shows`; then
+    its statements, charts and tables."""
+
+    name: str
+    summary: str
+    shows: str
+    results: Results
+    tables: Sequence[Table]
+    charts: Sequence[Chart] = ()
+    statements: Sequence[Statement] = ()
 
 
 def write(
-    path: str, metadata: Metadata, shown: Shown, introduction: Introduction | None = None
+    path: str, metadata: Metadata, sections: Sequence[Section], introduction: Introduction
 ) -> None:
-    """The page of these results; `path` as `json_file.check_path` has it. Raises CommandError."""
-    drawn = draw(metadata, shown, introduction).encode()
+    """Writes the page. `path` is as `json_file.check_path` returns it. Raises CommandError."""
+    drawn = draw(metadata, sections, introduction).encode()
     try:
         json_file.write(drawn, path)
     except BrokenPipeError:
@@ -76,12 +64,8 @@ def write(
         raise CommandError(f"--html {path}: {reason_of(error)}") from error
 
 
-def draw(metadata: Metadata, shown: Shown, introduction: Introduction | None = None) -> str:
-    """The default introduction is that of `headway bench` or of `headway simulate`."""
-    default = OF_SIMULATION if "simulated" in metadata else OF_BENCH
-    introduction = introduction or default
-    beside = ", with what others published beside it" if introduction is default else ""
-    style = files("headway.experiments.output").joinpath("page.css").read_text("utf-8")
+def draw(metadata: Metadata, sections: Sequence[Section], introduction: Introduction) -> str:
+    style = files("headway.output").joinpath("page.css").read_text("utf-8")
     interpreters = _text(interpreters_in(metadata))
     return "\n".join(
         [
@@ -92,11 +76,12 @@ def draw(metadata: Metadata, shown: Shown, introduction: Introduction | None = N
             f"<title>{_text(introduction.title)}: {interpreters}</title>",
             f"<style>\n{style}</style></head>",
             f"<body><header><h1>{_text(introduction.title)}</h1>",
-            f'<p class="muted">{introduction.origin} on {interpreters}{beside}.</p></header>',
+            f'<p class="muted">{introduction.origin} on {interpreters}{introduction.beside}.</p>'
+            "</header>",
             "<main>",
             *_circumstances(metadata, introduction.how_to_read),
-            *(_overview(shown) if introduction is default else ()),
-            *(line for experiment, results in shown for line in _section(experiment, results)),
+            *(_overview(sections) if introduction.lists_sections else ()),
+            *(line for section in sections for line in _section(section)),
             "</main></body></html>\n",
         ]
     )
@@ -187,42 +172,42 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
 
 
-def _overview(shown: Shown) -> list[str]:
+def _overview(sections: Sequence[Section]) -> list[str]:
     lines = []
-    for experiment, results in shown:
-        statements = experiment.statements(results)
-        agree = sum(each.agrees for each in statements)
-        verdict = f"{agree} of {len(statements)} statements agree" if statements else "no statement"
-        name = _text(experiment.name)
+    for section in sections:
+        agree, count = sum(each.agrees for each in section.statements), len(section.statements)
+        verdict = f"{agree} of {count} statements agree" if count else "no statement"
+        name = _text(section.name)
         lines.append(
-            f'<li><a href="#{_anchor(experiment)}">{name}</a>: {_text(experiment.summary)} '
+            f'<li><a href="#{_anchor(section)}">{name}</a>: {_text(section.summary)} '
             f'<span class="muted">({verdict})</span></li>'
         )
     return ["<nav aria-label='Experiments'><h2>Experiments</h2>", "<ul>", *lines, "</ul></nav>"]
 
 
-def _anchor(experiment: Experiment) -> str:
+def _anchor(section: Section) -> str:
     """The beginning of ids: the name without characters that ids cannot have. The name in a file
     may be any text."""
-    return re.sub(r"[^\w-]", "-", experiment.name)
+    return re.sub(r"[^\w-]", "-", section.name)
 
 
-def _section(experiment: Experiment, results: Results) -> list[str]:
-    anchor, marks = _anchor(experiment), mark_reasons(results)
+def _section(section: Section) -> list[str]:
+    anchor, marks = _anchor(section), mark_reasons(section.results)
     lines = [
         f'<section id="{anchor}" aria-labelledby="{anchor}-name">',
-        f'<h2 id="{anchor}-name">{_text(experiment.name)}: {_text(experiment.summary)}</h2>',
-        f"<p>{_text(experiment.shows)}</p>",
-        *_statements(experiment.statements(results)),
+        f'<h2 id="{anchor}-name">{_text(section.name)}: {_text(section.summary)}</h2>',
+        f"<p>{_text(section.shows)}</p>",
+        *_statements(section.statements),
     ]
-    for place, chart in enumerate(experiment.charts(results)):
+    for place, chart in enumerate(section.charts):
         svg = charts.draw(chart, f"{anchor}-chart-{place}")
         if svg:
             caption = f"<figcaption>{_text(chart.title)}</figcaption>"
             lines.append(f"<figure>{caption}{_scrolling(svg, chart.title)}</figure>")
-    for table in experiment.tables(results):
+    for table in section.tables:
         lines += _table(table, marks, anchor)
-    return [*lines, *_reasons(results, marks, anchor), *_calibration(results), "</section>"]
+    reasons = _reasons(section.results, marks, anchor)
+    return [*lines, *reasons, *_calibration(section.results), "</section>"]
 
 
 def _statements(statements: Sequence[Statement]) -> list[str]:

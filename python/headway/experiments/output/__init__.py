@@ -1,1 +1,0 @@
-"""Results of experiments as text, charts and one HTML page."""

@@ -1,0 +1,1 @@
+"""Results of measurements: their statistics, and tables, charts and an HTML page of them."""

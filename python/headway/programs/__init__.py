@@ -1,0 +1,1 @@
+"""Programs that other parts start and end: their processes, signals and progress."""
