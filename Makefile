@@ -11,20 +11,20 @@ PYTHON ?=
 EXTRAS ?=
 WHEELS ?=
 
-.PHONY: help demo test test-slow test-all witness lint fuzz bench bench-server bench-readme screenshot docs build wheels clean
+.PHONY: help demo lab test test-slow test-all witness lint fuzz bench bench-server bench-readme screenshot docs build wheels clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  make build PYTHON=3.14 (or a path) builds for that interpreter."
-	@echo "  make wheels WHEELS=cp313-x86_64 builds one of them; sdist is the source distribution."
+	@echo "  make wheels WHEELS=cp313-x86_64 builds one of them; sdist are the source distributions."
 	@echo "  make build EXTRAS=bench,top brings the packages of these extras too (also otlp, reload)."
 
 demo: ## Serve the Flask shop under load for 20 seconds and print where its threads' time went
 	@scripts/build .venv "$(PYTHON)" examples/shop/requirements.txt
 	@.venv/bin/python examples/shop/demo.py
 
-test: ## Run the fast tests: Rust, dashboard, Python on 3.13 and in part on free-threaded 3.13 (8 minutes)
+test: ## Run the fast tests, those of the lab where it or what it uses changed (8 minutes)
 	@scripts/test fast
 
 test-slow: ## Run the slow tests on 3.13 and free-threaded 3.13, which with `make test` is what CI runs
@@ -45,18 +45,18 @@ fuzz: ## Fuzz everything that parses what a client sends (80 minutes)
 	@scripts/fuzz --seconds 1200
 
 bench: ## Measure what the meter costs and what the policies bring (40 minutes)
-	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
+	@LAB=yes scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/run.py
 	@.venv/bin/headway bench latency throughput countdown
 
 bench-server: ## Measure headway serve beside other WSGI servers, which it installs (3 hours)
-	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
+	@LAB=yes scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/install_peers.py
-	@! scripts/find-python 3.13t >/dev/null || { scripts/build .venvs/3.13t 3.13t && .venvs/3.13t/bin/python bench/install_peers.py; }
+	@! scripts/find-python 3.13t >/dev/null || { LAB=yes scripts/build .venvs/3.13t 3.13t && .venvs/3.13t/bin/python bench/install_peers.py; }
 	@.venv/bin/python bench/run.py server
 
 bench-readme: ## Measure the figures and the report of README.md, and write them into it (6 minutes, and the peers)
-	@scripts/build .venv "$(PYTHON)" bench/requirements.txt
+	@LAB=yes scripts/build .venv "$(PYTHON)" bench/requirements.txt
 	@.venv/bin/python bench/install_peers.py || echo "bench-readme: goes on with the peers that there are"
 	@.venv/bin/python bench/readme.py
 
@@ -70,7 +70,10 @@ docs: ## Build the site of the documents into site/
 build: ## Make .venv with .venv/bin/headway in it, and with the packages of EXTRAS
 	@EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
 
-wheels: ## Build the wheels of all versions for both architectures and the source distribution into dist/
+lab: ## Make .venv with headway-lab too: `headway bench`, `bench-compare` and `simulate`
+	@LAB=yes EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
+
+wheels: ## Build the wheels of all versions for both architectures and the source distributions into dist/
 	@python=$$(scripts/find-python) && "$$python" scripts/wheels.py $(WHEELS)
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)

@@ -16,8 +16,8 @@ import sitting
 from echo_cell import Cell
 from figures import Figures, number, print_targets, table, target
 
-from headway.experiments.setting import STOCK, stock_and
 from headway.output.claim import Statement
+from headway_lab.setting import STOCK, stock_and
 
 NAME = "asyncio_echo"
 SERVER = "asyncio_echo_server"

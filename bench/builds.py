@@ -17,7 +17,7 @@ from headway.programs.processes import ProgramError
 
 # Where scripts/test and `make bench-server` put Headway for it.
 FREE_THREADED_PYTHON = ROOT / ".venvs" / "3.13t" / "bin" / "python"
-BUILD_IT = "run scripts/build .venvs/3.13t 3.13t bench/requirements.txt"
+BUILD_IT = "run LAB=yes scripts/build .venvs/3.13t 3.13t bench/requirements.txt"
 # The letter of the ABI of builds that can run without a GIL.
 FREE_THREADED = "t" in sys.abiflags
 

@@ -20,8 +20,8 @@ import sitting
 from echo_cell import Cell
 from figures import Figures, number, print_targets, ratio, table, target
 
-from headway.experiments.setting import STOCK, Setting
 from headway.output.claim import Statement
+from headway_lab.setting import STOCK, Setting
 
 NAME = "echo"
 SERVER = "echo_server"

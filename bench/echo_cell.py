@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from headway.experiments.measured import echo_value
-from headway.experiments.measured.echo_value import FREE, Beside
-from headway.experiments.setting import STOCK, Setting
+from headway_lab.measured import echo_value
+from headway_lab.measured.echo_value import FREE, Beside
+from headway_lab.setting import STOCK, Setting
 
 
 class Cell(NamedTuple):

@@ -13,11 +13,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from headway.experiments import histogram
-from headway.experiments.results_file import KeptExperiment
 from headway.output.claim import Statement
 from headway.output.drawing import number
 from headway.output.results import Result, Results
+from headway_lab import histogram
+from headway_lab.results_file import KeptExperiment
 
 __all__ = ["Figures", "number", "percentile", "print_targets", "ratio", "table", "target"]
 

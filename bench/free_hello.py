@@ -22,8 +22,8 @@ from peers import HEADWAY, Server
 from places import PROGRAMS
 from side_by_side import Sitting, is_peer, ratio_text, spread_text
 
-from headway.experiments.setting import started
 from headway.programs.processes import Window
+from headway_lab.setting import started
 
 THREADS = (1, 2)
 SHAPE = (1, 4)

@@ -24,9 +24,9 @@ from figures import Figures, number, print_targets, table, target
 from places import PROGRAMS
 from visits import add_options, answered_text, heavy_page_loops, visit
 
-from headway.experiments.setting import STOCK, Setting, started, stock_and
 from headway.output.claim import Statement
 from headway.programs.processes import Program, ProgramError
+from headway_lab.setting import STOCK, Setting, started, stock_and
 
 NAME = "gthread"
 THREADS = 4

@@ -10,8 +10,8 @@ from pathlib import Path
 from builds import THIS_BUILD, Build
 from peers import PEERS, ROOT, Server
 
-from headway.experiments.measured import apache
 from headway.programs.processes import ProgramError
+from headway_lab.measured import apache
 
 PEERS_FOLDER = ROOT / ".venvs" / "peers"
 FREE_THREADED_PEERS_FOLDER = ROOT / ".venvs" / "peers-free-threaded"

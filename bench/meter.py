@@ -26,9 +26,9 @@ from figures import experiment
 
 from headway import gil
 from headway.errors import CommandError
-from headway.experiments.results_file import KeptExperiment
 from headway.meter import engine
 from headway.output.metadata import Circumstances
+from headway_lab.results_file import KeptExperiment
 
 NAME = "meter"
 ROUNDS = 41

@@ -24,9 +24,9 @@ import sitting
 from figures import Figures, number, percentile, ratio, table
 from places import PROGRAMS
 
-from headway.experiments.setting import PROGRAMS as LAB_PROGRAMS
-from headway.experiments.setting import STOCK, Setting, program, started, stock_and
 from headway.programs.processes import NS, ProgramError, Window
+from headway_lab.setting import PROGRAMS as LAB_PROGRAMS
+from headway_lab.setting import STOCK, Setting, program, started, stock_and
 
 NAME = "pathological"
 THREAD_CASES = (

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from places import PROGRAMS
 
-from headway.experiments.measured import apache
 from headway.options import DEFAULT_SWITCH_INTERVAL_S
+from headway_lab.measured import apache
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADWAY = "headway"

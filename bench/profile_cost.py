@@ -30,10 +30,10 @@ from callgrind import Instructions
 from figures import Figures, experiment, number, print_targets, table, target
 from places import PROGRAMS
 
-from headway.experiments.setting import started
 from headway.output import statistics
 from headway.output.claim import Statement
 from headway.programs.processes import Program, ProgramError
+from headway_lab.setting import started
 
 NAME = "profile_cost"
 PARTS = ("off", "few", "many", "most")

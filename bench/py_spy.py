@@ -30,9 +30,9 @@ from figures import Figures, print_targets, table, target
 from peers import ROOT
 from places import PROGRAMS
 
-from headway.experiments.setting import started
 from headway.output.claim import Statement
 from headway.programs.processes import Program, ProgramError
+from headway_lab.setting import started
 
 NAME = "py_spy"
 RATE = 200

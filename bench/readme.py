@@ -33,11 +33,11 @@ from marks import Marks
 from peers import ROOT
 
 from headway.errors import CommandError
-from headway.experiments import results_file
-from headway.experiments.results_file import KeptExperiment
 from headway.output.metadata import CPU_INFO, cpu_model
 from headway.programs import signals
 from headway.programs.processes import ProgramError
+from headway_lab import results_file
+from headway_lab.results_file import KeptExperiment
 
 README = ROOT / "README.md"
 REPORT = "report"

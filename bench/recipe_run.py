@@ -22,9 +22,9 @@ from typing import NamedTuple, NoReturn
 from places import RECIPES
 from recipe_list import Recipe
 
-from headway.experiments.setting import started
 from headway.programs.processes import Program, ProgramError
 from headway.report.model import GilReport
+from headway_lab.setting import started
 
 VARIABLE = "HEADWAY"
 START_TIMEOUT_S = 60.0

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from headway.experiments.experiment import Choice, Row
-from headway.experiments.simulated.costs import Costs
-from headway.experiments.simulated.machine import Machine
-from headway.experiments.simulated.models.experiment import Conditions, Simulated
-from headway.experiments.simulated.scenario import Distribution
 from headway.output.results import Parameters
+from headway_lab.experiment import Choice, Row
+from headway_lab.simulated.costs import Costs
+from headway_lab.simulated.machine import Machine
+from headway_lab.simulated.models.experiment import Conditions, Simulated
+from headway_lab.simulated.scenario import Distribution
 
 STEPS = 400
 # The standard deviation of a step's factor, as its logarithm.

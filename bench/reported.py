@@ -20,8 +20,8 @@ from pathlib import Path
 from places import PROGRAMS
 
 from headway import _native
-from headway.experiments.setting import started
 from headway.programs.processes import ProgramError
+from headway_lab.setting import started
 
 PROCESSES, THREADS = 2, 5
 CLIENTS = 6

@@ -55,10 +55,10 @@ from pathlib import Path
 import sitting
 
 from headway.errors import CommandError
-from headway.experiments import results_file
-from headway.experiments.setting import check_policies
 from headway.output.metadata import Circumstances
 from headway.programs.processes import ProgramError
+from headway_lab import results_file
+from headway_lab.setting import check_policies
 
 # In the order in which they run. The meter's rounds are pairs of its own, without cells.
 BENCHMARKS = (

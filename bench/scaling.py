@@ -33,9 +33,9 @@ from places import PROGRAMS
 from serving import serving
 from side_by_side import Sitting, add_options, installed_peers
 
-from headway.experiments.setting import STOCK, Setting, program, started, stock_and
 from headway.output.claim import Statement
 from headway.programs.processes import Window
+from headway_lab.setting import STOCK, Setting, program, started, stock_and
 
 NAME = "scaling"
 WARM_UP_S = 0.3

@@ -34,9 +34,9 @@ from side_by_side import (
     spread_text,
 )
 
-from headway.experiments.setting import STOCK, started
 from headway.output.claim import Statement
 from headway.programs.processes import ProgramError, Window
+from headway_lab.setting import STOCK, started
 
 NAME = "server_idle"
 CONNECTIONS = 10_000

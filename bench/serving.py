@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 
 from peers import APPLICATIONS, HEADWAY, Launch, Server, command
 
-from headway.experiments.setting import started
 from headway.programs import process_tree
 from headway.programs.processes import Program, ProgramError
+from headway_lab.setting import started
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0

@@ -18,11 +18,11 @@ from figures import Figures, number, print_targets, target
 from installed import PEERS_FOLDER, Installed
 from peers import HEADWAY, PEERS, Server
 
-from headway.experiments.results_file import KeptExperiment
 from headway.output.claim import Statement
 from headway.output.results import Result, Results
 from headway.programs import signals
 from headway.programs.processes import ProgramError
+from headway_lab.results_file import KeptExperiment
 
 
 class ServerCell(Protocol):

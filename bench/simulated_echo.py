@@ -21,21 +21,21 @@ from statistics import median
 
 from refinement import Comparison, Observed, constants, refine
 
-from headway.commands.simulate import INTERPRETER
-from headway.experiments import results_file
-from headway.experiments.experiment import Choice
-from headway.experiments.measured.echo import PUBLISHED_PER_S, SECONDS, Echo
-from headway.experiments.measured.echo_value import FREE, THREADS, Beside
-from headway.experiments.rounds import Length, Rounds
-from headway.experiments.simulated import calibration
-from headway.experiments.simulated.costs import Costs
-from headway.experiments.simulated.machine import Machine
-from headway.experiments.simulated.models.echo import SimulatedEcho
-from headway.experiments.simulated.models.experiment import Conditions
 from headway.output.metadata import STOCK, Circumstances
 from headway.output.results import Result, Results
 from headway.programs import interpreters
 from headway.programs.progress import clear_progress, progress
+from headway_lab import results_file
+from headway_lab.commands.simulate import INTERPRETER
+from headway_lab.experiment import Choice
+from headway_lab.measured.echo import PUBLISHED_PER_S, SECONDS, Echo
+from headway_lab.measured.echo_value import FREE, THREADS, Beside
+from headway_lab.rounds import Length, Rounds
+from headway_lab.simulated import calibration
+from headway_lab.simulated.costs import Costs
+from headway_lab.simulated.machine import Machine
+from headway_lab.simulated.models.echo import SimulatedEcho
+from headway_lab.simulated.models.experiment import Conditions
 
 INTERVALS_S = tuple(PUBLISHED_PER_S)
 THREAD_COUNTS = (0, 1, 2, 4)

@@ -19,18 +19,18 @@ from typing import NoReturn, TypeVar
 try:
     from headway import json_file
     from headway.errors import CommandError
-    from headway.experiments import results_file
-    from headway.experiments.options import DURATION, MAX_THREADS
-    from headway.experiments.results_file import Kept, KeptExperiment
-    from headway.experiments.rounds import measure_undisturbed
-    from headway.experiments.setting import check_policies
     from headway.options import Whole, argument
     from headway.output.metadata import Circumstances
     from headway.programs import interpreters, signals
     from headway.programs.processes import ProgramError
     from headway.programs.progress import clear_progress, progress
+    from headway_lab import results_file
+    from headway_lab.options import DURATION, MAX_THREADS
+    from headway_lab.results_file import Kept, KeptExperiment
+    from headway_lab.rounds import measure_undisturbed
+    from headway_lab.setting import check_policies
 except ImportError:
-    sys.exit(f"bench: {sys.executable} has no headway: `make build`, then use .venv/bin/python")
+    sys.exit(f"bench: {sys.executable} has no headway-lab: `make lab`, then use .venv/bin/python")
 
 DEFAULT_POLICIES = ("deadline", "priority")
 QUICK_ROUNDS = 2

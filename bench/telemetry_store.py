@@ -43,7 +43,6 @@ from figures import Figures, number, print_targets, table, target
 from reported import as_another, mean_bytes, only, read_ticks, records_of
 
 from headway import _native
-from headway.experiments.setting import started
 from headway.output.claim import Statement
 from headway.programs import process_tree
 from headway.programs.processes import Program, ProgramError
@@ -58,6 +57,7 @@ from headway.recorder.store.rollup import merge
 from headway.recorder.store.schema import GROUP_LEVELS, LEVELS, PROCESS_LEVELS, Level, row_id
 from headway.recorder.store.selection import EVERYTHING, Selection
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
+from headway_lab.setting import started
 
 TICKS = 60
 PROCESSES = (500,)

@@ -31,8 +31,8 @@ from peers import HEADWAY, Server
 from serving import free_port, serving
 from visits import page_loops
 
-from headway.experiments.setting import started
 from headway.programs.processes import ProgramError
+from headway_lab.setting import started
 
 NAME = "telemetry_story"
 WORKLOADS = ("deadline", "fixed")

@@ -17,8 +17,8 @@ import sitting
 from figures import number, percentile
 from places import PROGRAMS
 
-from headway.experiments.setting import STOCK, program
 from headway.programs.processes import Window
+from headway_lab.setting import STOCK, program
 
 CONNECTIONS = 64
 HEAVY_PAGE_S = 0.2

@@ -27,22 +27,22 @@ from typing import NamedTuple
 import sitting
 from figures import target
 
-from headway.experiments.measured.wsgi.experiment import FIXED_WORK_S, TRIAL_LOOPS
-from headway.experiments.measured.wsgi.load import CONNECTIONS, work_s
-from headway.experiments.measured.wsgi.server import Served, Shape, headway_command
-from headway.experiments.results_file import KeptExperiment
-from headway.experiments.setting import STOCK, Setting, program, started
-from headway.experiments.simulated import recording
-from headway.experiments.simulated.costs import Costs
-from headway.experiments.simulated.fitting import demand_of, figures_of
-from headway.experiments.simulated.intervals import MODEL_ERROR, Interval
-from headway.experiments.simulated.machine import Machine
-from headway.experiments.simulated.prediction import Predicted, configuration_of, predict, said
 from headway.output.drawing import number
 from headway.output.results import Result, Results
 from headway.programs.processes import Program, ProgramError, Window
 from headway.programs.progress import clear_progress, progress
 from headway.report import units
+from headway_lab.measured.wsgi.experiment import FIXED_WORK_S, TRIAL_LOOPS
+from headway_lab.measured.wsgi.load import CONNECTIONS, work_s
+from headway_lab.measured.wsgi.server import Served, Shape, headway_command
+from headway_lab.results_file import KeptExperiment
+from headway_lab.setting import STOCK, Setting, program, started
+from headway_lab.simulated import recording
+from headway_lab.simulated.costs import Costs
+from headway_lab.simulated.fitting import demand_of, figures_of
+from headway_lab.simulated.intervals import MODEL_ERROR, Interval
+from headway_lab.simulated.machine import Machine
+from headway_lab.simulated.prediction import Predicted, configuration_of, predict, said
 
 NAME = "what_if"
 PROCESSES, THREADS = 2, 5

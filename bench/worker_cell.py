@@ -22,9 +22,9 @@ from load_cell import Cell
 from places import PROGRAMS
 from serving import Served, serving
 
-from headway.experiments.setting import started
 from headway.programs import process_tree
 from headway.programs.processes import Window
+from headway_lab.setting import started
 
 # The legend of a table for the columns that come from this module.
 LEGEND = (

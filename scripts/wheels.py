@@ -1,14 +1,16 @@
-"""Builds the wheels and the source distribution of Headway into dist/.
+"""Builds the wheels and the source distributions of Headway and headway-lab into dist/.
 
 Usage: scripts/wheels.py [NAME...]
 
 A NAME is `sdist`, or a wheel such as `cp313-x86_64` or `cp313t-aarch64` (free-threaded); commas may
-separate names. Without a NAME all are built, which takes about a minute for each wheel.
+separate names. Each names those of both packages. Without a NAME all are built, which takes about
+a minute for each.
 
 No interpreter of the wheel's version is needed. A file tells pyo3's build script the version, and
 zig compiles and links for both architectures against the glibc of `GLIBC`. Each finished wheel is
-checked: auditwheel finds the promised platform, and the wheel has the module of its version, the
-dashboard, the `.pth` file, and the shared unwinder. docs/design/packages.md has the reasons.
+checked: auditwheel finds the promised platform, and the wheel has the module of its version and the
+shared unwinder; that of Headway also has the dashboard and the `.pth` file.
+docs/design/packages.md has the reasons.
 """
 
 from __future__ import annotations
@@ -71,8 +73,28 @@ class WheelError(Exception):
 
 
 @dataclass(frozen=True)
+class Package:
+    """A distribution: its name in files, its folder, and the ends of names that its wheels have."""
+
+    name: str
+    folder: Path
+    endings: tuple[str, ...]
+
+
+PACKAGES = (
+    Package(
+        "headway",
+        ROOT,
+        ("/recorder/static/index.html", ".data/purelib/headway_follow.pth"),
+    ),
+    Package("headway_lab", ROOT / "lab", ("/entry_points.txt",)),
+)
+
+
+@dataclass(frozen=True)
 class Wheel:
-    """One wheel, of a version such as `313t` and for an architecture such as `aarch64`."""
+    """A wheel of each package, for a version such as `313t` and an architecture such as
+    `aarch64`."""
 
     tag: str
     architecture: str
@@ -89,9 +111,8 @@ class Wheel:
     def platform(self) -> str:
         return f"manylinux_{GLIBC}_{self.architecture}"
 
-    @property
-    def module(self) -> str:
-        return f"headway/_native.cpython-{self.tag}-{self.architecture}-linux-gnu.so"
+    def module(self, package: Package) -> str:
+        return f"{package.name}/_native.cpython-{self.tag}-{self.architecture}-linux-gnu.so"
 
     @property
     def is_free_threaded(self) -> bool:
@@ -152,12 +173,17 @@ def prepare(names: Sequence[str]) -> None:
     DIST.mkdir(exist_ok=True)
 
 
-def run(command: Sequence[str | Path], log: Path, **changes: str) -> None:
-    """Runs a tool; its output goes to `log`, and to stderr if it fails."""
+def run(command: Sequence[str | Path], log: Path, folder: Path = ROOT, **changes: str) -> None:
+    """Runs a tool in `folder`; its output goes to `log`, and to stderr if it fails."""
     environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", **changes}
     with log.open("a") as output:
         status = subprocess.call(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=folder,
         )
     if status != 0:
         lines = [line for line in log.read_text().splitlines() if "Compiling" not in line]
@@ -204,12 +230,12 @@ def make_unwinder(architecture: str, log: Path) -> Path:
     return library
 
 
-def build(wheel: Wheel) -> Path:
+def build(package: Package, wheel: Wheel) -> Path:
     """The path of the finished wheel, in dist/."""
-    folder = WORK / wheel.name
+    folder = WORK / package.name / wheel.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    log = WORK / f"{wheel.name}.log"
+    log = WORK / f"{package.name}-{wheel.name}.log"
     log.write_text("")
     config = folder / "pyo3.txt"
     config.write_text(wheel.pyo3_config())
@@ -236,6 +262,7 @@ def build(wheel: Wheel) -> Path:
             folder,
         ],
         log,
+        package.folder,
         CARGO_TARGET_DIR=str(ROOT / "target" / f"wheels-{wheel.architecture}"),
         CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags),
         CARGO_PROFILE_RELEASE_DEBUG="false",
@@ -243,20 +270,20 @@ def build(wheel: Wheel) -> Path:
         PYO3_CONFIG_FILE=str(config),
     )
     (made,) = folder.glob("*.whl")
-    check(wheel, made)
+    check(package, wheel, made)
     return made.replace(DIST / made.name)
 
 
-def check(wheel: Wheel, file: Path) -> None:
+def check(package: Package, wheel: Wheel, file: Path) -> None:
     """Raises `WheelError` if the wheel is not what its name says, or lacks a part."""
     if not file.name.endswith(wheel.ending):
         raise WheelError(f"{file.name}: the name should end in {wheel.ending}")
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
     modules = [name for name in names if name.endswith(".so")]
-    if modules != [wheel.module]:
-        raise WheelError(f"{file.name}: has the modules {modules}, not {wheel.module}")
-    for ending in ("/recorder/static/index.html", ".data/purelib/headway_follow.pth"):
+    if modules != [wheel.module(package)]:
+        raise WheelError(f"{file.name}: has the modules {modules}, not {wheel.module(package)}")
+    for ending in package.endings:
         if not any(name.endswith(ending) for name in names):
             raise WheelError(f"{file.name}: a file that ends in {ending} is missing")
     shown = subprocess.run(
@@ -274,13 +301,13 @@ def check(wheel: Wheel, file: Path) -> None:
         raise WheelError(f"{file.name}: the module does not use the process's unwinder, libgcc_s")
 
 
-def build_sdist() -> Path:
-    folder = WORK / SDIST
+def build_sdist(package: Package) -> Path:
+    folder = WORK / package.name / SDIST
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    log = WORK / f"{SDIST}.log"
+    log = WORK / f"{package.name}-{SDIST}.log"
     log.write_text("")
-    run([TOOLS / "maturin", "sdist", "--out", folder], log)
+    run([TOOLS / "maturin", "sdist", "--out", folder], log, package.folder)
     (made,) = folder.glob("*.tar.gz")
     return made.replace(DIST / made.name)
 
@@ -311,10 +338,11 @@ def main(arguments: Sequence[str]) -> int:
     made = []
     try:
         prepare(names)
-        for number, name in enumerate(names, 1):
-            print(f"wheels: {number} of {len(names)}: {name} ", end="", flush=True)
+        both = [(package, name) for name in names for package in PACKAGES]
+        for number, (package, name) in enumerate(both, 1):
+            print(f"wheels: {number} of {len(both)}: {package.name} {name} ", end="", flush=True)
             began_s = time.monotonic()
-            file = build_sdist() if name == SDIST else build(WHEELS[name])
+            file = build_sdist(package) if name == SDIST else build(package, WHEELS[name])
             print(f"{time.monotonic() - began_s:.0f} s", flush=True)
             made.append(file)
     except WheelError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 from launch import HEADWAY, environment, execute, headway, python, run_main
 
+import headway as headway_package
 from headway.commands import module_search
-from headway.verbs import VERBS
+from headway.verbs import OF_LAB, VERBS
 
 
 def test_version() -> None:
@@ -48,8 +50,8 @@ def test_every_verb_has_help(verb: str) -> None:
         (["--fast"], "headway: "),
         (["report"], "headway report: the following arguments are required: FILE"),
         (
-            ["report", "a", "b"],
-            "headway report: unrecognized arguments: b (see headway report --help)\n",
+            ["top", "a", "b"],
+            "headway top: unrecognized arguments: b (see headway top --help)\n",
         ),
         (
             ["serve", "app:app", "--thraeds", "4"],
@@ -63,6 +65,84 @@ def test_bad_usage_is_one_line(arguments: list[str], complaint: str) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(complaint) or complaint in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def without_site_packages(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`headway WORDS` where `folder` has all packages: Headway, and what else is in it."""
+    (folder / "headway").symlink_to(Path(headway_package.__file__).parent)
+    code = (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); sys.argv[0] = 'headway';"
+        "from headway.cli import main; sys.exit(main())"
+    )
+    return execute([sys.executable, "-I", "-S", "-c", code, *words])
+
+
+@pytest.mark.parametrize("verb", OF_LAB)
+def test_a_verb_of_the_lab_without_it_is_one_line(tmp_path: Path, verb: str) -> None:
+    result = without_site_packages(tmp_path, verb, "echo", "--quick")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "headway: bench, bench-compare and simulate are verbs of headway-lab: in Headway's source "
+        "tree run `make lab`, or `pip install ./lab` in an environment of your own that has "
+        "Headway\n"
+    )
+
+
+def test_help_without_the_lab_says_how_to_install_it(tmp_path: Path) -> None:
+    result = without_site_packages(tmp_path, "--help")
+    assert result.returncode == 0
+    assert not re.search(r"^ +(bench|bench-compare|simulate) ", result.stdout, re.M)
+    assert "verbs of headway-lab: in" in " ".join(result.stdout.split())
+
+
+def add_package(folder: Path, source: str) -> None:
+    """A package `sky` of another distribution, whose entry point is `sky:VERBS`."""
+    (folder / "sky.py").write_text(source)
+    metadata = folder / "sky-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: sky\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[headway.verbs]\nsky = sky:VERBS\n")
+
+
+SKY = """
+from headway.verbs import Verb
+VERBS = [Verb("fly", "sky", "fly over a program")]
+def prepare_parser(parser):
+    parser.add_argument("--height", type=int, required=True)
+def run(arguments):
+    print("flew at", arguments.height)
+    return 3
+"""
+
+
+def test_another_package_adds_a_verb(tmp_path: Path) -> None:
+    add_package(tmp_path, SKY)
+    result = without_site_packages(tmp_path, "fly", "--height", "20")
+    assert (result.returncode, result.stdout, result.stderr) == (3, "flew at 20\n", "")
+
+
+def test_the_verb_of_another_package_has_help_and_errors(tmp_path: Path) -> None:
+    add_package(tmp_path, SKY)
+    assert "fly over a program" in without_site_packages(tmp_path, "--help").stdout
+    (tmp_path / "headway").unlink()
+    result = without_site_packages(tmp_path, "fly")
+    assert result.returncode == 2
+    assert result.stderr.startswith("headway fly: the following arguments are required: --height")
+
+
+def test_a_package_whose_verbs_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
+    add_package(tmp_path, "import clouds")
+    result = without_site_packages(tmp_path, "fly")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "headway: the verbs of sky:VERBS cannot be loaded: ModuleNotFoundError: No module named "
+        "'clouds'\n"
+    )
+
+
+def test_other_packages_are_not_asked_for_a_verb_of_headway(tmp_path: Path) -> None:
+    add_package(tmp_path, "import clouds")
+    assert without_site_packages(tmp_path, "status", "--help").returncode == 0
 
 
 def test_importing_headway_imports_nothing_else() -> None:
@@ -82,6 +162,7 @@ def test_headway_run_starts_without_argparse_typing_and_re(tmp_path: Path) -> No
     imported = [line.rpartition("|")[2].strip() for line in result.stderr.splitlines()]
     assert imported.count("headway.meter.engine") == 2
     slow = {"argparse", "typing", "re", "subprocess", "dataclasses", "contextlib", "threading"}
+    slow |= {"importlib.metadata", "headway.extras"}
     assert not slow & {*imported}
 
 

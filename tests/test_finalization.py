@@ -28,7 +28,7 @@ OTHERS = {
     *("gil_uninstall", "internal_error", "internal_errors", "kept_open"),
     *("parse_toml", "process_adopt_orphans"),
     *("process_end_with_parent", "process_is_secure", "process_set_name", "profile_begin"),
-    *("profile_is_on", "profile_read_ledger", "profile_report", "refcount_kinds"),
+    *("profile_is_on", "profile_read_ledger", "profile_report"),
     *("report_after_exec", "report_on_signals", "report_sources", "server_admit"),
     *("server_begin_block", "server_block", "server_cut_off", "server_end_block"),
     *("server_read_tls",),

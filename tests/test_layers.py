@@ -22,6 +22,7 @@ rust_modules = pytest.importorskip(
 )
 
 ROOT = Path(__file__).resolve().parent.parent
+CRATES = sorted([*(ROOT / "crates").iterdir(), *(ROOT / "lab" / "crates").iterdir()])
 
 # Top first. A part is a module or a package directly under `headway`; an import goes to a lower
 # row or stays in its part. A new part gets its row here.
@@ -30,7 +31,7 @@ PYTHON_LAYERS = (
     {"cli"},
     {"arguments"},
     {"commands"},
-    {"experiments", "tune"},
+    {"tune"},
     {"output", "top"},
     {"programs", "recorder"},
     {"audit"},
@@ -42,7 +43,8 @@ PYTHON_LAYERS = (
     {"report"},
     {"json_file", "json_shape"},
     {"_native"},
-    {"address", "errors", "extras", "owned_folder", "quick_arguments", "verbs"},
+    {"verbs"},
+    {"address", "errors", "extras", "owned_folder", "quick_arguments"},
 )
 # `headway.gil` is the public face of `meter`, and belongs to it.
 FACES = {"gil": "meter"}
@@ -60,11 +62,12 @@ GUESTS = {
 }
 
 # The crates that each crate may depend on, in any kind of dependency, as a pattern for the name.
-# Crates from outside that speak Python (pyo3...) are for the upper three alone; the C API is for
-# `headway-python`: `headway-native` names pyo3-ffi for its feature.
+# Crates from outside that speak Python (pyo3...) are for the two modules, `headway-server` and
+# `headway-python`; the C API is for the last: the modules name pyo3-ffi for its feature.
 RUST_DEPENDENCIES = {
-    "headway-native": r"headway-(server|python|reporter|telemetry|threads|refcounts|gil|measure)|"
-    r"headway-simulation|pyo3-.*|libc|serde_json|toml",
+    "headway-native": r"headway-(server|python|reporter|telemetry|threads|gil|measure)|"
+    r"pyo3-.*|libc|serde_json|toml",
+    "headway-lab-native": r"headway-(python|refcounts|simulation)|pyo3-.*|serde_json",
     "headway-server": r"headway-(python|reporter|telemetry|threads|gil|measure)|pyo3-build-config|"
     r"(?!headway-|pyo3|python).*",
     "headway-python": r"pyo3-.*",
@@ -91,9 +94,9 @@ def imported_names(source: str, package: list[str]) -> Iterator[tuple[int, list[
             yield from ((node.lineno, [*module, alias.name]) for alias in node.names)
 
 
-def modules_of(root: Path) -> Iterator[tuple[Path, list[str], str]]:
-    """Each module under root/headway: its path, its package in parts, and its source."""
-    for path in sorted((root / "headway").rglob("*.py")):
+def modules_of(root: Path, top: str = "headway") -> Iterator[tuple[Path, list[str], str]]:
+    """Each module of the package `top` in `root`: its path, its package in parts, its source."""
+    for path in sorted((root / top).rglob("*.py")):
         yield path, list(path.relative_to(root).with_suffix("").parts[:-1]), path.read_text()
 
 
@@ -111,6 +114,8 @@ def python_violations(root: Path) -> list[str]:
             found.append(f"{path.relative_to(root)}: the part {part!r} has no row in PYTHON_LAYERS")
             continue
         for line, name in imported_names(source, package):
+            if name[0] == "headway_lab":
+                found.append(f"{path.relative_to(root)}:{line}: {part} imports headway_lab")
             # `import headway` itself is no arrow: a package's root runs before everything in it.
             target = name[1] if name[0] == "headway" and len(name) > 1 else part
             target = FACES.get(target, target)
@@ -137,14 +142,14 @@ def guest_violations(root: Path) -> list[str]:
     return found
 
 
-def python_cycle(root: Path) -> list[str] | None:
-    """Modules under root/headway that import each other in a circle, or None.
+def python_cycle(root: Path, top: str = "headway") -> list[str] | None:
+    """Modules of the package `top` in `root` that import each other in a circle, or None.
 
     A package's root is left out: it runs before everything in the package.
     """
     sources = {
         ".".join([*package, path.stem]): (package, source)
-        for path, package, source in modules_of(root)
+        for path, package, source in modules_of(root, top)
         if path.stem != "__init__"
     }
     graph = {
@@ -195,6 +200,10 @@ def test_no_python_modules_form_a_cycle() -> None:
     assert python_cycle(ROOT / "python") is None
 
 
+def test_no_modules_of_the_lab_form_a_cycle() -> None:
+    assert python_cycle(ROOT / "lab", "headway_lab") is None
+
+
 def test_no_crate_depends_upwards() -> None:
     assert rust_violations(ROOT) == []
 
@@ -210,6 +219,7 @@ def test_no_crate_depends_upwards() -> None:
         ("errors.py", "from headway.gil import Snapshot", "errors imports meter"),
         ("__init__.py", "from headway import gil", "__init__ imports meter"),
         ("manager.py", "", "the part 'manager' has no row"),
+        ("commands/run.py", "def f():\n    from headway_lab import verbs", "imports headway_lab"),
     ],
 )
 def test_an_import_that_runs_up_is_found(
@@ -279,6 +289,8 @@ def test_modules_that_import_each_other_are_found(tmp_path: Path, sources: dict[
         ("headway-gil", "pyo3-ffi", "headway-gil depends on pyo3-ffi"),
         ("headway-server", "headway-native", "headway-server depends on headway-native"),
         ("headway-sched", "libc", "headway-sched depends on libc"),
+        ("headway-native", "headway-simulation", "headway-native depends on headway-simulation"),
+        ("headway-native", "headway-refcounts", "headway-native depends on headway-refcounts"),
         ("headway-extras", "libc", "the crate headway-extras has no entry"),
     ],
 )
@@ -298,14 +310,14 @@ def test_a_dependency_that_runs_up_is_found(
 
 def test_the_c_api_is_called_through_its_guards() -> None:
     """One import of a function of CPython without a guard can remove all guards of it."""
-    sources = (ROOT / "crates").glob("*/src/**/*.rs")
+    sources = (path for crate in CRATES for path in (crate / "src").rglob("*.rs"))
     users = {path for path in sources if re.search(r"\bpyo3_ffi::", path.read_text())}
     assert users == {ROOT / "crates" / "python" / "src" / "c_api.rs"}
 
 
-@pytest.mark.parametrize("crate", sorted(path.name for path in (ROOT / "crates").iterdir()))
-def test_no_crate_has_a_cycle_of_modules(crate: str) -> None:
-    graph = rust_modules.module_graph(ROOT / "crates" / crate / "src" / "lib.rs")
+@pytest.mark.parametrize("crate", CRATES, ids=[crate.name for crate in CRATES])
+def test_no_crate_has_a_cycle_of_modules(crate: Path) -> None:
+    graph = rust_modules.module_graph(crate / "src" / "lib.rs")
     assert rust_modules.find_cycle(graph) is None
 
 

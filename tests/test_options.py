@@ -15,7 +15,7 @@ from headway.arguments import Parser
 from headway.commands import run
 from headway.errors import CommandError
 from headway.quick_arguments import QuickParser
-from headway.verbs import VERBS
+from headway.verbs import VERBS, added_verbs
 
 MIB = 2**20
 SWITCH_INTERVALS = {
@@ -62,7 +62,7 @@ WINDOWS = {"10": 10.0, "500ms": 0.5, "2m": 120.0, "soon": None, "": None}
 
 CASES = [
     (SWITCH_INTERVALS, options.SWITCH_INTERVAL, verb, "--switch-interval")
-    for verb in ("run", "serve", "bench", "simulate")
+    for verb in ("run", "serve")
 ]
 CASES += [
     (SIZES, None, verb, flag)
@@ -95,7 +95,8 @@ CASES += [
 def parse(verb: str, flag: str, literal: str) -> Any:
     """The value of `flag` as the verb parses it; raises CommandError."""
     parser = Parser(allow_abbrev=False)
-    import_module({each.name: each.module for each in VERBS}[verb]).prepare_parser(parser)
+    module = next(each.module for each in (*VERBS, *added_verbs()) if each.name == verb)
+    import_module(module).prepare_parser(parser)
     arguments, _ = parser.parse_known_args([f"{flag}={literal}"])
     names = [flag[2:], flag[2:].replace("-", "_")]
     (value,) = [getattr(arguments, name) for name in names if hasattr(arguments, name)][:1]

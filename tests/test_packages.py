@@ -195,6 +195,7 @@ def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> Non
 ALLOWED = re.compile(
     r"pip install (?:\.(?!\w)|'\.\[(?:bench|otlp|reload|top|\{extra\})\]'"
     r"|(?:--no-cache-dir |')?(?:\./|/tmp/|/wheels/)(?:headway-|\*\.whl)"
+    r"|\./lab\b"
     r"|--python \{python\} mod_wsgi)"
 )
 
@@ -204,6 +205,8 @@ def test_no_text_names_a_package_on_an_index() -> None:
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("examples/**/*"),
+        *ROOT.glob("lab/**/*.py"),
+        *ROOT.glob("lab/*.md"),
         *ROOT.glob("python/**/*.py"),
         *ROOT.glob("web/src/**/*.*"),
     ]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from headway import _native
-from headway.experiments.histogram import percentile, upper_bound_ns
 from headway.meter.snapshot import Snapshot
 from headway.recorder.records import histogram
 
@@ -31,6 +30,22 @@ SHAPES: dict[str, Callable[[random.Random], float]] = {
     "intervals": lambda chance: 5e6 * chance.choice([1, 1, 1, 2, 3]) + chance.expovariate(1 / 6e4),
     "normal": lambda chance: chance.gauss(5.1e6, 2e4),
 }
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of sorted values that at least `share` of all do not exceed."""
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
+
+
+def upper_bound_ns(ns: int) -> int:
+    """The upper bound of a time's bucket: see crates/measure/src/scale.rs."""
+    power = ns.bit_length() - 1
+    if power < 9:
+        return 1 << 9
+    if power > 37:
+        return 2**64 - 1
+    width = 1 << power - 4
+    return (ns // width + 1) * width
 
 
 def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from launch import GIL_ENABLED, environment, python
 
-from headway.experiments.setting import python_path
+from headway_lab.setting import python_path
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SHORT = ("--rounds", "1", "--seconds", "1")

@@ -16,12 +16,8 @@ from launch import GIL_ENABLED, HEADWAY, TIMEOUT_S, environment
 PROGRAMS = Path(__file__).resolve().parent / "programs" / "threads"
 ROOT = Path(__file__).resolve().parent.parent
 
-# All that may start a thread: the start of all threads in programs, and two experiments, which run
-# in processes of Headway's own.
-STARTS_THREADS = {
-    "crates/threads/src/internal_thread.rs",
-    "crates/refcounts/src/measure.rs",
-}
+# All that may start a thread.
+STARTS_THREADS = {"crates/threads/src/internal_thread.rs"}
 
 
 def test_one_function_starts_the_threads() -> None:

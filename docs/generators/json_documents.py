@@ -13,13 +13,13 @@ from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 
 from generators.markdown import code, table
-from headway.experiments import results_file
 from headway.output import metadata
 from headway.recorder.query import flame_graph
 from headway.recorder.records import histogram
 from headway.report import model
 from headway.server.supervisor import status_document
 from headway.tune import document as tune_document
+from headway_lab import results_file
 
 INTRODUCTION = """\
 # JSON documents

@@ -7,7 +7,7 @@ import io
 from importlib import import_module
 
 from headway import cli
-from headway.verbs import VERBS
+from headway.verbs import VERBS, added_verbs
 
 INTRODUCTION = """\
 # The command line
@@ -18,7 +18,7 @@ This page is generated from the commands themselves.
 
 def page() -> str:
     parts = [INTRODUCTION]
-    for verb in VERBS:
+    for verb in (*VERBS, *added_verbs()):
         forms = getattr(import_module(verb.module), "FORMS", ())
         for words in ([verb.name], *([verb.name, form] for form in forms)):
             heading = "#" * (len(words) + 1)

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from headway.errors import CommandError
-from headway.verbs import Verb
+from headway.verbs import Verb, lab_is_missing
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,6 +37,7 @@ def parse(
     parser = Parser(
         prog="headway",
         description="Measures CPython's GIL exactly, and serves WSGI applications on top of that.",
+        epilog=lab_is_missing(verbs),
         allow_abbrev=False,
     )
     parser.add_argument(

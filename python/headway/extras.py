@@ -1,6 +1,11 @@
-"""How to install the packages of an extra. Headway runs without them."""
+"""How to install the packages of an extra, and headway-lab. Headway runs without them."""
 
 from __future__ import annotations
+
+HOW_TO_INSTALL_LAB = (
+    "in Headway's source tree run `make lab`, or `pip install ./lab` in an environment of your own "
+    "that has Headway"
+)
 
 
 def how_to_install(extra: str) -> str:

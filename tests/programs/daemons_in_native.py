@@ -138,8 +138,6 @@ CALLS: dict[str, Callable[[], Call]] = {
     "telemetry_stop": lambda: _of_reporter(_native.telemetry_stop, "", "", True),
     "telemetry_merge": _plain(lambda: _refused(_native.telemetry_merge, Slow(b"", b""))),
     "telemetry_add_server": lambda: _add_server(),
-    "refcount_measure": _plain(_native.refcount_measure, "plain", 1, 1, False),
-    "simulate": _plain(lambda: _refused(_native.simulate, "{}")),
     "server_open": _plain(lambda: _refused(_native.server_open, [], Slow(1), Slow(1), {})),
     "server_work": _serves,
     "server_stop": lambda: _of_server(_native.server_stop, 0),
@@ -215,4 +213,5 @@ def main() -> None:
     print(json.dumps({name: os.waitstatus_to_exitcode(each) for name, each in statuses.items()}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.experiments.measured import apache
+import pytest
+
+apache = pytest.importorskip(
+    "headway_lab.measured.apache", reason="headway-lab is not installed (make lab)"
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 APPS = ROOT / "tests" / "apps"

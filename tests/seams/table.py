@@ -322,12 +322,6 @@ def tune_program(scene: Scene) -> None:
     scene.wait_for_file("begun")
 
 
-def bench(scene: Scene) -> None:
-    row = ["--policy", "stock", "--threads", "1", "--mode", "threads", "--switch-interval", "5ms"]
-    words = ["bench", "echo", "--values", "3", "--seconds", "0.5", *row]
-    scene.headway(*words, ready="round 1", on_terminal=True)
-
-
 def audit(scene: Scene) -> None:
     scene.write("site_app.py", BEGINS)
     scene.given.add("__pycache__")
@@ -363,19 +357,6 @@ def report(scene: Scene) -> None:
     words = ["run", "--json", "report.json", "-c", "pass"]
     assert execute([*HEADWAY, *words], cwd=scene.folder).returncode == 0
     scene.headway("report", "report.json", ready="")
-
-
-def bench_compare(scene: Scene) -> None:
-    for name in ("before.json", "after.json"):
-        scene.write(name, "")
-        words = ["simulate", "echo", "--values", "2", "--threads", "1", "--json", name]
-        shown = execute([*HEADWAY, *words], cwd=scene.folder)
-        assert shown.returncode == 0, shown.stderr
-    scene.headway("bench-compare", "before.json", "after.json", ready="")
-
-
-def simulate(scene: Scene) -> None:
-    scene.headway("simulate", "echo", "--seconds", "60", ready="echo")
 
 
 TUNES = "runs servers or programs for some seconds"
@@ -621,20 +602,6 @@ ROWS = (
         ),
         needs_gil=True,
     ),
-    Row(
-        "bench",
-        "bench",
-        bench,
-        (
-            *verb_stops(),
-            terminal_closed(),
-            End("SIGKILL of the program", 1, kill_child(".py")),
-            killed("the experiment"),
-        ),
-        slow="measures for ten seconds",
-    ),
-    Row("bench-compare", "bench-compare", bench_compare, (end_itself(),), slow="simulates twice"),
-    Row("simulate", "simulate", simulate, verb_stops()),
     Row(
         "audit",
         "audit",

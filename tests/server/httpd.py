@@ -19,21 +19,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from headway.experiments.measured.apache import (
-    APACHE,
-    AS_USER,
-    MODULES,
-    USER,
-    free_port,
-    missing,
-    module_config,
+import pytest
+
+apache = pytest.importorskip(
+    "headway_lab.measured.apache", reason="headway-lab is not installed (make lab)"
 )
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENTS = Path(os.environ.get("HEADWAY_TELEMETRY_CLIENTS", ROOT / ".venvs" / "telemetry-clients"))
 EXPRESS = CLIENTS / "bin" / "mod_wsgi-express"
 TIMEOUT_S = 30
-MISSING = missing() or (
+free_port = apache.free_port
+MISSING = apache.missing() or (
     None if EXPRESS.exists() else "there is no mod_wsgi: scripts/telemetry-clients builds PyPI's"
 )
 # Those of Debian's own configuration, and of the constructs that the tests try.
@@ -68,9 +65,11 @@ class Request(NamedTuple):
 
 def main_part(folder: Path) -> str:
     """The beginning of every configuration: the modules, and httpd's files in `folder`."""
-    loads = [f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in LOADED]
+    loads = [f"LoadModule {name}_module {apache.MODULES}/mod_{name}.so" for name in LOADED]
     # Without mod_wsgi's WSGIPythonHome, which names an environment that has no Headway.
-    loads += [line for line in module_config(EXPRESS).splitlines() if line.startswith("LoadModule")]
+    loads += [
+        line for line in apache.module_config(EXPRESS).splitlines() if line.startswith("LoadModule")
+    ]
     return MAIN.format(folder=folder, modules="\n".join(loads))
 
 
@@ -80,10 +79,10 @@ class Httpd:
     def __init__(self, folder: Path, configuration: Path, port: int) -> None:
         self.log = folder / "error.log"
         self.port = port
-        words = [APACHE, "-DFOREGROUND", "-f", str(configuration)]
+        words = [apache.APACHE, "-DFOREGROUND", "-f", str(configuration)]
         if os.geteuid() == 0:
-            os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
-            words = [*AS_USER, *words]
+            os.chown(folder, pwd.getpwnam(apache.USER).pw_uid, -1)
+            words = [*apache.AS_USER, *words]
         self.process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

@@ -12,10 +12,8 @@
 //! - [`stacks`]: Python stacks of other threads.
 //! - [`telemetry`]: datagrams, records, and the reporter.
 //! - [`server`]: the WSGI server.
-//! - [`simulation`]: GILs in virtual time.
 //! - [`declaration`], [`process`], [`toml_text`]: extension modules, prctl(2), configuration files.
 //! - [`internal_errors`]: panics, counted.
-//! - [`refcounts`]: the cost of reference counting.
 
 use headway_python::c_api::PyObject;
 use headway_python::module::{Definition, Slots, add_functions};
@@ -32,11 +30,9 @@ mod interpreters;
 mod last_report;
 mod process;
 mod profile;
-mod refcounts;
 mod report;
 mod report_sources;
 mod server;
-mod simulation;
 mod stacks;
 mod telemetry;
 mod toml_text;
@@ -60,11 +56,9 @@ fn execute(module: &Object) -> PyResult<()> {
     add_functions(module, &last_report::FUNCTIONS)?;
     add_functions(module, &process::FUNCTIONS)?;
     add_functions(module, &profile::FUNCTIONS)?;
-    add_functions(module, &refcounts::FUNCTIONS)?;
     add_functions(module, &report_sources::FUNCTIONS)?;
     add_functions(module, &server::FUNCTIONS)?;
     add_functions(module, &server::interpreters::FUNCTIONS)?;
-    add_functions(module, &simulation::FUNCTIONS)?;
     add_functions(module, &stacks::FUNCTIONS)?;
     add_functions(module, &telemetry::FUNCTIONS)?;
     add_functions(module, &telemetry::reporting::FUNCTIONS)?;

@@ -3,8 +3,8 @@
 //!
 //! A driver reports the events of one GIL (wait, leave, take, drop) with their times to a
 //! [`Scheduler`], and asks it which thread to wake and when to request a drop. `crates/gil` drives
-//! the policies of a running CPython from its hooks; `crates/simulation` drives the same code in
-//! virtual time.
+//! the policies of a running CPython from its hooks; `lab/crates/simulation` drives the same code
+//! in virtual time.
 //!
 //! A policy uses no operating system, clock, lock, memory allocation or unsafe code. A call takes a
 //! few dozen instructions, plus the search for a thread's position in a queue.
