@@ -53,7 +53,9 @@ def test_connections_out_of_reach_are_warned_of(
     monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
     # The hard limit itself cannot be raised again.
-    monkeypatch.setattr(resource, "getrlimit", {resource.RLIMIT_NOFILE: (512, 1024)}.__getitem__)
+    few = {resource.RLIMIT_NOFILE: (512, 1024)}
+    ask = resource.getrlimit
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: few.get(kind) or ask(kind))
     options = ["--max-connections", "1000"] if given else []
     done = run_main("serve", "processes:application", "--check", "--app-dir", APPS, *options)
     warning = (

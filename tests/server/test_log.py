@@ -186,7 +186,8 @@ def test_a_file_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     done = run_main("serve", "pages:hello", *options)
     assert (done.returncode, done.stderr) == (
         2,
-        f"headway serve: --error-log {tmp_path}: is a directory\n",
+        f"headway serve: --error-log: found {tmp_path}; it must be a file that this user can write "
+        "to\n",
     )
 
 

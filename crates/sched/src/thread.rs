@@ -18,6 +18,9 @@ pub const WINDOW_NS: u64 = 20_000_000;
 /// dropped the GIL for a call that waits, while a drop request was pending. A thread that only
 /// answers the request comes back within microseconds of its forced-switch wait.
 const ANSWER_NS: u64 = 100_000;
+/// Time in which a holder does not run counts as computing beyond this, between two voluntary
+/// absences.
+const LOST_NS: u64 = 20_000_000;
 /// The time that a thread ran during a hold, if the driver does not know it: all of the hold.
 pub const WHOLE_HOLD: u64 = u64::MAX;
 
@@ -47,6 +50,9 @@ pub struct Thread {
     pub away_ns: u64,
     /// The time held since the last voluntary absence, counted like `held_ns`.
     pub burst_ns: u64,
+    /// The time of holds since the last voluntary absence that counts for none of these, because
+    /// the thread did not run.
+    lost_ns: u64,
 
     /// For the policy: the time that the thread may still hold before its turn ends.
     pub slice_left_ns: u64,
@@ -80,6 +86,7 @@ impl Thread {
             held_ns: 0,
             away_ns: 0,
             burst_ns: 0,
+            lost_ns: 0,
             slice_left_ns: 0,
             turn: 0,
             protected_until_ns: 0,
@@ -125,7 +132,7 @@ impl Thread {
     /// slice and its turn stay. The driver may call this directly, like `forced_wait_ended`.
     pub fn begin_anew(&mut self) {
         debug_assert!(!self.is_queued());
-        (self.held_ns, self.away_ns, self.burst_ns) = (0, 0, 0);
+        (self.held_ns, self.away_ns, self.burst_ns, self.lost_ns) = (0, 0, 0, 0);
     }
 
     /// Clears the fields that the policy of an earlier scheduler wrote.
@@ -149,7 +156,7 @@ impl Thread {
         if self.was_forced && away_ns < ANSWER_NS {
             return;
         }
-        self.burst_ns = 0;
+        (self.burst_ns, self.lost_ns) = (0, 0);
         self.held_ns = decayed(self.held_ns, away_ns);
         self.away_ns = decayed(self.away_ns, away_ns) + away_ns.min(WINDOW_NS);
     }
@@ -175,11 +182,14 @@ impl Thread {
     }
 
     /// The thread's behaviour is the time that it ran, `ran_ns`. That the kernel kept it from
-    /// running is no property of the thread. A slice is GIL time, which other threads lack even
+    /// running is no property of the thread, up to `LOST_NS`: a thread that gets no core for longer
+    /// must not be the first to get the GIL. A slice is GIL time, which other threads lack even
     /// while the holder does not run.
     pub(crate) fn end_hold(&mut self, forced: bool, ran_ns: u64, now_ns: u64) {
         let hold_ns = now_ns.saturating_sub(self.taken_ns);
-        let ran_ns = ran_ns.min(hold_ns);
+        let lost_ns = hold_ns.saturating_sub(ran_ns).min(LOST_NS - self.lost_ns);
+        self.lost_ns += lost_ns;
+        let ran_ns = hold_ns - lost_ns;
         self.held_ns = decayed(self.held_ns, ran_ns) + ran_ns.min(WINDOW_NS);
         self.away_ns = decayed(self.away_ns, ran_ns);
         self.burst_ns += ran_ns;

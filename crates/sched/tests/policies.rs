@@ -54,6 +54,20 @@ fn priority_keeps_the_class_of_a_thread_that_the_kernel_kept_from_running() {
 }
 
 #[test]
+fn priority_calls_a_thread_cpu_bound_that_gets_no_core() {
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
+    gil.hold_until_asked(1, 6 * MS);
+    for (lost_ns, next) in [(15 * MS, 0), (15 * MS, 1), (6 * MS, 1)] {
+        gil.take(0).wait(1).pass(lost_ns).drop_after_running(0, 6 * US).take(2).wait(0);
+        assert_eq!(gil.next(), Some(next), "{lost_ns}");
+        gil.leave(0).leave(1).drop(2);
+    }
+    // It was away by its own choice.
+    gil.hold(0, US).pass(20 * MS).take(2).wait(1).wait(0);
+    assert_eq!(gil.next(), Some(0));
+}
+
+#[test]
 fn priority_calls_a_thread_io_bound_that_stays_away_after_a_forced_drop() {
     for (away_ns, next) in [(20 * US, 1), (200 * US, 0)] {
         let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));

@@ -19,14 +19,14 @@ struct WaiterRecord {
     /// The thread as the policies know it. Guarded by the GIL's mutex; see [`LockedWaiters`] and
     /// [`forced_wait_ended`].
     thread: UnsafeCell<Thread>,
+    /// The futex that the thread waits on; see `wakeup`.
+    futex: ProcessFutex,
     /// The core that the thread was last seen on. Writer: the thread. Readers: threads of the same
     /// GIL. Relaxed: any value is valid.
     core: AtomicU32,
     /// True if the kernel has the hint of `kernel_hints` for the thread. Writers: the thread, and
     /// the thread that ends the policy. Relaxed: a hint too many or too few is harmless.
     has_hint: AtomicBool,
-    /// The futex that the thread waits on; see `wakeup`.
-    futex: ProcessFutex,
     /// See [`CpuTime`]. Writer and reader: the thread, in events of its takes and drops.
     cpu_time: UnsafeCell<CpuTime>,
 }
