@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -72,7 +73,13 @@ def observe(case: str, policy: str, *before: str) -> Observed:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         run = (*HEADWAY, "run", "--json", str(out), "--policy", policy, str(PROGRAM), case)
-        result = execute([*before, *run], timeout=110)
+        try:
+            result = execute([*before, *run], timeout=55)
+        except subprocess.TimeoutExpired:
+            # CPython's own rule has no bound: a thread may starve for as long as this.
+            if policy != "interval":
+                raise
+            result = execute([*before, *run], timeout=55)
         assert result.returncode == 0, result.stderr
         observed = Observed(**json.loads(result.stdout), report=read_json(out))
     assert observed.report["policy"] == policy
