@@ -70,14 +70,14 @@ experiments:
 """
 EPILOG = """\
 examples:
-  headway simulate echo                          the convoy, by switch interval and CPU-bound threads
+  headway simulate echo        the convoy, by switch interval and CPU-bound threads
   headway simulate echo --policy ticks --policy stock
   headway simulate wsgi --cores 16 --shape 4x8
   headway simulate --from store.sqlite --switch-interval 0.002 --policy deadline
   headway simulate echo --timeline convoy.svg --threads 2
   headway bench echo --json real.json; headway simulate echo --json simulated.json
   headway bench-compare real.json simulated.json
-"""  # noqa: E501
+"""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -137,13 +137,11 @@ impl GilCounters {
     /// A wait of a thread of this class ended in a take, under a policy that schedules.
     #[inline]
     pub fn note_wait(&self, wait_ns: u64, cpu_bound: bool) {
-        raise(
-            match cpu_bound {
-                true => &self.longest_cpu_bound_wait_ns,
-                false => &self.longest_io_bound_wait_ns,
-            },
-            wait_ns,
-        );
+        let longest_ns = match cpu_bound {
+            true => &self.longest_cpu_bound_wait_ns,
+            false => &self.longest_io_bound_wait_ns,
+        };
+        raise(longest_ns, wait_ns);
     }
 
     pub fn clear(&self) {
