@@ -78,6 +78,15 @@ fn priority_calls_a_thread_io_bound_that_stays_away_after_a_forced_drop() {
 }
 
 #[test]
+fn priority_keeps_the_class_of_a_thread_that_loses_its_core_as_it_drops_on_request() {
+    let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
+    gil.hold_until_asked(1, 2 * MS).hold_until_asked(0, 3 * MS / 2).take(2).wait(1);
+    // When it runs again the switch is made, and it takes without a forced-switch wait.
+    gil.pass(10 * MS).skip_forced_wait(0).wait(0);
+    assert_eq!(gil.next(), Some(1));
+}
+
+#[test]
 fn interval_requests_a_drop_after_one_interval_without_a_switch() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Interval));
     gil.take(0).pass(2 * MS).wait(1);

@@ -89,6 +89,12 @@ impl<P: Policy> Gil<P> {
         self
     }
 
+    /// A thread comes too late for its forced-switch wait: another has taken.
+    pub fn skip_forced_wait(&mut self, thread: ThreadId) -> &mut Self {
+        self.forced.retain(|forced| *forced != thread);
+        self
+    }
+
     pub fn leave(&mut self, thread: ThreadId) -> &mut Self {
         self.scheduler.leave(&mut self.threads, thread);
         self
