@@ -10,7 +10,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -80,6 +80,12 @@ RUST_DEPENDENCIES = {
     "headway-simulation": r"headway-sched|(?!headway-|pyo3|python|libc$).*",
     "headway-sched": r"(?!headway-|pyo3|python|libc$).*",
 }
+
+# The parts of the server's crate, from the bottom. A module uses its own part and those before it.
+SERVER_PARTS = (
+    *("shutdown", "net", "stderr", "http", "stats", "connection", "limits", "request", "wsgi"),
+    *("interpreters", "pool", "server"),
+)
 
 
 def imported_names(source: str, package: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -319,6 +325,29 @@ def test_the_c_api_is_called_through_its_guards() -> None:
 def test_no_crate_has_a_cycle_of_modules(crate: Path) -> None:
     graph = rust_modules.module_graph(crate / "src" / "lib.rs")
     assert rust_modules.find_cycle(graph) is None
+
+
+def upward_arrows(source: Path, parts: Sequence[str]) -> list[str]:
+    """Arrows between the parts of a crate that do not run down; `source` is its `lib.rs`."""
+    graph = rust_modules.module_graph(source)
+    return [
+        f"{'::'.join(module)} uses {'::'.join(target)}"
+        for module, targets in graph.items()
+        for target in targets
+        if module and target and parts.index(target[0]) > parts.index(module[0])
+    ]
+
+
+def test_no_part_of_the_server_uses_one_above_it() -> None:
+    lib = ROOT / "crates" / "server" / "src" / "lib.rs"
+    assert upward_arrows(lib, SERVER_PARTS) == []
+
+
+def test_an_arrow_that_runs_up_is_found(tmp_path: Path) -> None:
+    (tmp_path / "low.rs").write_text("use crate::high::H;")
+    (tmp_path / "high.rs").write_text("use crate::low::L;")
+    (tmp_path / "lib.rs").write_text("mod high;\nmod low;\n")
+    assert upward_arrows(tmp_path / "lib.rs", ("low", "high")) == ["low uses high"]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ pub use installation::is_installed;
 pub use learning::{probe_sleeps, probe_waits, this_thread_is_the_probe};
 pub use parked_waits::ThreadStates;
 pub use profile::control::{
-    Charge, Copy as Profile, GilSums, NotBegun, begin as begin_profile,
+    Charge, GilSums, NotBegun, Profile, begin as begin_profile,
     begin_for_reporter as begin_reported_profile, copy as read_profile, end as end_profile,
     read_file as read_profile_in_ledger,
 };
@@ -90,7 +90,7 @@ pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, sna
 pub use trace::control::{
     begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,
 };
-pub use trace::ring::Copy as Trace;
+pub use trace::ring::Trace;
 
 pub use headway_sched::PolicyName;
 

@@ -64,7 +64,7 @@ pub fn open(process: &ProcessCounters) {
 
 /// The kind of a wait, as the thread state shows it. The order is that of `store::PARKED_NAMES`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum WaitKind {
     Parked,
     Suspended,
     Stopping,
@@ -74,7 +74,7 @@ pub enum Kind {
 #[derive(Clone, Copy)]
 pub struct Wait {
     epoch: u32,
-    kind: Kind,
+    kind: WaitKind,
     began_ns: u64,
 }
 
@@ -108,11 +108,11 @@ fn state_of(current: usize) -> Option<i32> {
     foreign_memory::get(state)
 }
 
-fn kind_of(attached: Option<bool>, limit_ns: Option<u64>) -> Kind {
+fn kind_of(attached: Option<bool>, limit_ns: Option<u64>) -> WaitKind {
     match (attached, limit_ns) {
-        (Some(false), None) => Kind::Suspended,
-        (Some(true), Some(..=STOPPING_SLICE_NS)) => Kind::Stopping,
-        _ => Kind::Parked,
+        (Some(false), None) => WaitKind::Suspended,
+        (Some(true), Some(..=STOPPING_SLICE_NS)) => WaitKind::Stopping,
+        _ => WaitKind::Parked,
     }
 }
 
@@ -132,9 +132,9 @@ pub fn wait_ended(wait: Wait) {
         parked::on_end_of_wait(wait.kind as usize, wait.began_ns, now_ns, counters, own_state);
     }
     match wait.kind {
-        Kind::Parked => parked(counters).record(waited_ns),
-        Kind::Suspended => suspended(counters).record(waited_ns),
-        Kind::Stopping => counters.count_forced_wait(waited_ns),
+        WaitKind::Parked => parked(counters).record(waited_ns),
+        WaitKind::Suspended => suspended(counters).record(waited_ns),
+        WaitKind::Stopping => counters.count_forced_wait(waited_ns),
     }
 }
 
@@ -171,14 +171,14 @@ mod tests {
     fn the_thread_state_and_the_limit_show_the_kind_of_a_wait() {
         let second = Some(1_000_000_000);
         for (attached, limit_ns, kind) in [
-            (None, None, Kind::Parked),
-            (None, Some(STOPPING_SLICE_NS), Kind::Parked),
-            (None, second, Kind::Parked),
-            (Some(false), None, Kind::Suspended),
-            (Some(true), None, Kind::Parked),
-            (Some(true), Some(STOPPING_SLICE_NS), Kind::Stopping),
-            (Some(true), Some(0), Kind::Stopping),
-            (Some(true), second, Kind::Parked),
+            (None, None, WaitKind::Parked),
+            (None, Some(STOPPING_SLICE_NS), WaitKind::Parked),
+            (None, second, WaitKind::Parked),
+            (Some(false), None, WaitKind::Suspended),
+            (Some(true), None, WaitKind::Parked),
+            (Some(true), Some(STOPPING_SLICE_NS), WaitKind::Stopping),
+            (Some(true), Some(0), WaitKind::Stopping),
+            (Some(true), second, WaitKind::Parked),
         ] {
             assert_eq!(kind_of(attached, limit_ns), kind, "{attached:?} {limit_ns:?}");
         }

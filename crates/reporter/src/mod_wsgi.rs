@@ -14,9 +14,9 @@ pub fn mod_wsgi_buckets(of: &Histogram) -> [i32; MOD_WSGI_BUCKETS] {
     for (bucket, count) in &of.counts {
         let upper_ns = upper_bound_ns(usize::from(*bucket)).min(of.max_ns.saturating_add(1));
         let lower_ns = lower_bound_ns(usize::from(*bucket));
-        let place = mod_wsgi_bucket((lower_ns + upper_ns.max(lower_ns)) as f64 / 2e6);
+        let bucket = mod_wsgi_bucket((lower_ns + upper_ns.max(lower_ns)) as f64 / 2e6);
         let count = i32::try_from(*count).unwrap_or(i32::MAX);
-        buckets[place] = buckets[place].saturating_add(count);
+        buckets[bucket] = buckets[bucket].saturating_add(count);
     }
     buckets
 }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn durations_lie_where_mod_wsgi_has_them() {
-        for (ms, place) in [
+        for (ms, bucket) in [
             (0.0, 0),
             (0.999, 0),
             (1.0, 0),
@@ -53,7 +53,7 @@ mod tests {
             (65_536.0, 64),
             (1e9, 64),
         ] {
-            assert_eq!(mod_wsgi_bucket(ms), place, "{ms} ms");
+            assert_eq!(mod_wsgi_bucket(ms), bucket, "{ms} ms");
         }
         let mut all = Histogram::default();
         for ns in [0, 400_000, 1_100_000, 2_200_000, 5_300_000, 5_300_000, 100_000_000_000] {

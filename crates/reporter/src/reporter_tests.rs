@@ -33,9 +33,9 @@ impl Source for Counter {
 }
 
 /// A directory for a socket, removed at the end.
-struct Place(PathBuf);
+struct SocketFolder(PathBuf);
 
-impl Place {
+impl SocketFolder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("headway-post-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -80,13 +80,14 @@ const NEVER: Duration = Duration::from_secs(3_600);
 
 #[test]
 fn what_could_not_be_sent_is_in_the_next_tick() {
-    let place = Place::new("absent");
+    let folder = SocketFolder::new("absent");
     let counter = Arc::new(Counter::default());
-    let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
+    let reporter =
+        Reporter::start(settings(folder.socket(), NEVER), vec![counter.clone()]).unwrap();
     let tick = || reporter.shared.tick(&mut reporter.shared.encoder.lock());
     counter.now.store(3, SeqCst);
     tick();
-    let receiver = place.listen();
+    let receiver = folder.listen();
     counter.now.store(5, SeqCst);
     tick();
     assert_eq!(next(&receiver, id::REQUEST_COUNT), (kind::REQUEST_METRICS, 1, Some(5)));
@@ -94,7 +95,7 @@ fn what_could_not_be_sent_is_in_the_next_tick() {
     drop(receiver);
     counter.now.store(6, SeqCst);
     tick();
-    let receiver = place.listen();
+    let receiver = folder.listen();
     tick();
     assert_eq!(next(&receiver, id::TICKS_UNSENT), (kind::REQUEST_METRICS, 3, Some(2)));
     assert_eq!(next(&receiver, id::TICKS_UNSENT).0, kind::GC_EVENT);
@@ -108,12 +109,12 @@ fn what_could_not_be_sent_is_in_the_next_tick() {
 
 #[test]
 fn the_thread_ticks_and_the_end_comes_last_and_once() {
-    let place = Place::new("life");
-    let receiver = place.listen();
+    let folder = SocketFolder::new("life");
+    let receiver = folder.listen();
     let counter = Arc::new(Counter::default());
     let interval = Duration::from_millis(20);
     let reporter =
-        Reporter::start(settings(place.socket(), interval), vec![counter.clone()]).unwrap();
+        Reporter::start(settings(folder.socket(), interval), vec![counter.clone()]).unwrap();
     assert_eq!(next(&receiver, 0).0, kind::PROCESS_STARTED);
     for _ in 0..3 {
         while next(&receiver, 0).0 != kind::REQUEST_METRICS {}
@@ -155,10 +156,11 @@ fn the_thread_ticks_and_the_end_comes_last_and_once() {
 
 #[test]
 fn a_full_queue_holds_nobody_up() {
-    let place = Place::new("full");
-    let receiver = place.listen();
+    let folder = SocketFolder::new("full");
+    let receiver = folder.listen();
     let counter = Arc::new(Counter::default());
-    let reporter = Reporter::start(settings(place.socket(), NEVER), vec![counter.clone()]).unwrap();
+    let reporter =
+        Reporter::start(settings(folder.socket(), NEVER), vec![counter.clone()]).unwrap();
     let mut encoder = reporter.shared.encoder.lock();
     let mut ticks = 0;
     while encoder.ticks_unsent < 3 {
@@ -239,9 +241,9 @@ fn rows_without_room_become_one() {
 
 #[test]
 fn a_paused_thread_runs_again_but_not_after_the_end() {
-    let place = Place::new("forks");
-    let receiver = place.listen();
-    let reporter = Reporter::start(settings(place.socket(), NEVER), Vec::new()).unwrap();
+    let folder = SocketFolder::new("forks");
+    let receiver = folder.listen();
+    let reporter = Reporter::start(settings(folder.socket(), NEVER), Vec::new()).unwrap();
     let runs = || reporter.thread.lock().running.as_ref().is_some_and(|it| !it.is_finished());
     for _ in 0..3 {
         reporter.begin_pause();
@@ -271,11 +273,11 @@ impl Source for Panicking {
 
 #[test]
 fn a_source_that_panics_ends_the_ticks_and_not_the_program() {
-    let place = Place::new("panic");
-    let receiver = place.listen();
+    let folder = SocketFolder::new("panic");
+    let receiver = folder.listen();
     let before = internal_thread::panics();
     let interval = Duration::from_millis(1);
-    let reporter = Reporter::start(settings(place.socket(), interval), vec![Arc::new(Panicking)]);
+    let reporter = Reporter::start(settings(folder.socket(), interval), vec![Arc::new(Panicking)]);
     let reporter = reporter.unwrap();
     assert_eq!(next(&receiver, 0).0, kind::PROCESS_STARTED);
     while internal_thread::panics() == before {

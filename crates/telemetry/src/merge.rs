@@ -264,15 +264,15 @@ fn add_slots(total: &mut Vec<Slot>, slots: &[Slot]) {
 }
 
 fn add_row(rows: &mut Rows, field: &Field, row: &RowFields) -> Result<(), Malformed> {
-    let place = match rows.binary_search_by(|(key, _)| borrowed(key).cmp(key_of(row))) {
-        Ok(place) => place,
-        Err(place) => {
+    let index = match rows.binary_search_by(|(key, _)| borrowed(key).cmp(key_of(row))) {
+        Ok(index) => index,
+        Err(index) => {
             let key = key_of(row).map(|(id, text)| (id, text.to_vec())).collect();
-            rows.insert(place, (key, Sum::default()));
-            place
+            rows.insert(index, (key, Sum::default()));
+            index
         }
     };
-    rows[place].1.add_entries(row.iter().copied().map(Ok))?;
+    rows[index].1.add_entries(row.iter().copied().map(Ok))?;
     if rows.len() > 2 * most_rows(field) { fold(rows, field) } else { Ok(()) }
 }
 
@@ -297,7 +297,7 @@ fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
     let name_of_row = first_key(field);
     let other_key = vec![(name_of_row, OTHER.as_bytes().to_vec())];
     let is_other = |(key, _): &(RowKey, Sum)| *key == other_key;
-    let other = rows.iter().position(is_other).map(|place| rows.remove(place).1);
+    let other = rows.iter().position(is_other).map(|index| rows.remove(index).1);
     let mut other = other.unwrap_or_default();
     let mut by_weight = std::mem::take(rows);
     by_weight.sort_by_key(|(_, row)| std::cmp::Reverse(row.weight()));
@@ -429,9 +429,9 @@ mod tests {
         let records: Vec<Vec<u8>> = (0..40_u64)
             .map(|number| {
                 record(|out| {
-                    for place in 0..20 {
+                    for index in 0..20 {
                         out.row(id::ENDPOINTS, |row| {
-                            row.text(id::ENDPOINT_NAME, &format!("/{number}/{place}"));
+                            row.text(id::ENDPOINT_NAME, &format!("/{number}/{index}"));
                             row.count(id::ENDPOINT_REQUESTS, 1 + number);
                             row.text(id::ENDPOINT_APPLICATION_GROUP, "shop");
                         });

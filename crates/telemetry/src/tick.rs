@@ -29,7 +29,7 @@ pub fn record(datagram: &Datagram) -> Vec<u8> {
     for (id, value) in datagram.fields().filter(|(id, _)| is_in_records(*id)) {
         kept.push((id, Held::Sent(value)));
     }
-    let tick = Tick { datagram, period_s: period_s(datagram) };
+    let tick = TickFields { datagram, period_s: period_s(datagram) };
     tick.add_levels(&mut kept);
     tick.add_histograms(&mut kept);
     if let Some(slots) = tick.slots() {
@@ -102,12 +102,12 @@ fn period_s(datagram: &Datagram) -> f64 {
         .min(LONGEST_PERIOD_S)
 }
 
-struct Tick<'d, 'a> {
+struct TickFields<'d, 'a> {
     datagram: &'d Datagram<'a>,
     period_s: f64,
 }
 
-impl<'a> Tick<'_, 'a> {
+impl<'a> TickFields<'_, 'a> {
     fn number(&self, id: u16) -> Option<f64> {
         match self.datagram.get(id)? {
             Value::Number(number) => Some(number),

@@ -28,14 +28,14 @@ pub fn take(bytes: &mut &[u8]) -> Result<u64, Malformed> {
 #[inline(never)]
 fn take_long(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     let mut number = 0_u64;
-    for (place, byte) in bytes.iter().enumerate().take(10) {
+    for (index, byte) in bytes.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);
-        if place == 9 && bits > 1 {
+        if index == 9 && bits > 1 {
             break;
         }
-        number |= bits << (7 * place);
+        number |= bits << (7 * index);
         if byte & 0x80 == 0 {
-            *bytes = &bytes[place + 1..];
+            *bytes = &bytes[index + 1..];
             return Ok(number);
         }
     }

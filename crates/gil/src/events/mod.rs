@@ -22,7 +22,7 @@ use crate::profile::{self, EndedWait};
 use crate::queue::waiters::LockedWaiters;
 use crate::registry::rows;
 use crate::registry::threads::{self, this_thread};
-use crate::trace::{self, Kind};
+use crate::trace::{self, EventKind};
 
 /// Opens the counters of a GIL, which is free.
 ///
@@ -71,7 +71,7 @@ pub fn timed_wait_began(
             }
             counters.wait_began_ns.store(began_ns, Relaxed);
             locked.waiters += 1;
-            trace::record(Kind::Wait, &gil.serial, counters, began_ns);
+            trace::record(EventKind::Wait, &gil.serial, counters, began_ns);
         }
     }
     switch_number(gil)
@@ -130,7 +130,7 @@ pub fn timed_wait_ended(
     add(&gil.counters().drop_requests, 1);
     if trace::is_on() {
         if let Some((_, counters)) = rows::of_this_thread(gil, process) {
-            trace::record(Kind::DropRequest, &gil.serial, counters, now_ns);
+            trace::record(EventKind::DropRequest, &gil.serial, counters, now_ns);
         }
     }
 }
@@ -170,7 +170,7 @@ pub fn take(
         if let Some(began_ns) = mutex_wait_began_ns(gil) {
             // The clock and the counter differ a little.
             wait_began_ns = began_ns.min(now_ns);
-            trace::record(Kind::Wait, serial, taker, wait_began_ns);
+            trace::record(EventKind::Wait, serial, taker, wait_began_ns);
         }
     }
     let contended = wait_began_ns != 0;
@@ -183,7 +183,7 @@ pub fn take(
         taker.count_wait(wait_began_ns, now_ns);
         add(&counters.contended_takes, 1);
     }
-    let kind = if contended { Kind::ContendedTake } else { Kind::Take };
+    let kind = if contended { EventKind::ContendedTake } else { EventKind::Take };
     trace::record(kind, serial, taker, now_ns);
     if locked.queue.schedules() {
         // SAFETY: the GIL's mutex is held.
@@ -218,7 +218,7 @@ pub fn signal(
             locked.waiters = locked.waiters.saturating_sub(1);
         }
         counters.wait_began_ns.store(0, Relaxed);
-        trace::record(Kind::GaveUp, &gil.serial, counters, now_ns);
+        trace::record(EventKind::GaveUp, &gil.serial, counters, now_ns);
         // SAFETY: the GIL's mutex is held.
         let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
         locked.queue.gave_up(waiters, row, now_ns);
@@ -250,7 +250,7 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, seen: bool, now_ns: u6
         gil.last_long_hold_ns[0].store(now_ns - hold_ns, Relaxed);
         gil.last_long_hold_ns[1].store(now_ns, Relaxed);
     }
-    let kind = if forced { Kind::ForcedDrop } else { Kind::Drop };
+    let kind = if forced { EventKind::ForcedDrop } else { EventKind::Drop };
     trace::record(kind, &gil.serial, holder, now_ns);
     if forced {
         holder.count_answer(now_ns.saturating_sub(locked.requested_ns), unanswered_cpu_ns);
@@ -282,8 +282,8 @@ pub fn forced_wait(
         if row != gil.unmeasured.load(Relaxed) {
             counters.count_forced_wait(now_ns.saturating_sub(began_ns));
             let serial = &gil.serial;
-            trace::record(Kind::ForcedWait, serial, counters, began_ns);
-            trace::record(Kind::ForcedWaitEnded, serial, counters, now_ns);
+            trace::record(EventKind::ForcedWait, serial, counters, began_ns);
+            trace::record(EventKind::ForcedWaitEnded, serial, counters, now_ns);
         }
     }
 }

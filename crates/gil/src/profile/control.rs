@@ -13,7 +13,7 @@ use super::layout::Layout;
 use super::parked;
 use super::recording::{self, is_asked_for, is_on};
 use super::resolver::{Frame, Resolver};
-use super::store::{Kind, STORE_BYTES, Store};
+use super::store::{ChargeKind, STORE_BYTES, Store};
 use crate::counters::mapping::MappingError;
 use crate::counters::{self, file, free_list, state};
 use crate::registry::gils;
@@ -54,7 +54,7 @@ pub struct GilSums {
 
 /// A profile at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Copy {
+pub struct Profile {
     /// The begin of the profile in nanoseconds since 1970.
     pub began_wall_ns: u64,
     pub wall_ns: u64,
@@ -195,7 +195,7 @@ unsafe fn own_calls(
 
 /// Ends the profile and copies it; `None` if there was none in this process. If a reporter reads
 /// the profile, it continues for the reporter.
-pub fn end() -> Option<Copy> {
+pub fn end() -> Option<Profile> {
     if is_on() && growth::is_read() {
         let copied = copy();
         recording::set_asked_for(false);
@@ -213,7 +213,7 @@ fn stop_events() {
 }
 
 /// A copy of the present or last profile; `None` if there is none in this process.
-pub fn copy() -> Option<Copy> {
+pub fn copy() -> Option<Profile> {
     let store = recording::last()?;
     let now_ns = match store.ended_ns.load(Relaxed) {
         0 => clock::now_ns(),
@@ -234,7 +234,7 @@ pub fn copy() -> Option<Copy> {
 }
 
 /// The profile in the counters file at `path`; `None` if there is none.
-pub fn read_file(path: &CStr) -> Result<Option<Copy>, MappingError> {
+pub fn read_file(path: &CStr) -> Result<Option<Profile>, MappingError> {
     let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
     // SAFETY: a mapping of this length, which stays until the profile is copied.
     let copied = unsafe { Store::find(memory.cast(), bytes) }.map(|store| {
@@ -271,7 +271,7 @@ pub fn write_to(fd: c_int) -> Result<(), c_int> {
 
 /// The caller holds the lock, so nothing is charged meanwhile. `is_own` is true if events of this
 /// process may change the sums.
-fn copy_of(store: &Store, now_ns: u64, is_own: bool) -> Copy {
+fn copy_of(store: &Store, now_ns: u64, is_own: bool) -> Profile {
     let mut resolver = Resolver::new(store);
     let charges = store.rows().map(|(key, charged_ns, readings)| Charge {
         kind: key.kind,
@@ -284,7 +284,7 @@ fn copy_of(store: &Store, now_ns: u64, is_own: bool) -> Copy {
     });
     let charges: Vec<_> = charges.collect();
     let gils = all_sums(store, now_ns, is_own);
-    Copy {
+    Profile {
         began_wall_ns: store.began_wall_ns.load(Relaxed),
         wall_ns: now_ns.saturating_sub(store.began_ns.load(Relaxed)),
         frames: resolver.frames,
@@ -341,7 +341,7 @@ fn sums_of(charges: &Charges, now_ns: u64) -> GilSums {
     }
 }
 
-const _: () = assert!(Kind::Waited as u32 == 4 && Kind::Forced as u32 == 1);
+const _: () = assert!(ChargeKind::Waited as u32 == 4 && ChargeKind::Forced as u32 == 1);
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use super::charges::Charges;
 use super::kept_stacks::KeptStacks;
 use super::recording::{self, is_asked_for, is_on};
 use super::resolver::{CUT_FRAME, Frame, Resolver};
-use super::store::{Kind, Store};
+use super::store::{ChargeKind, Store};
 
 /// Whether a reporter reads the profile. Writers: `start`, `stop_reading`, a forked child.
 static IS_READ: AtomicBool = AtomicBool::new(false);
@@ -147,7 +147,7 @@ impl Reading {
     fn gather(&mut self, store: &Store, at_end: bool) {
         let tables = store.lock();
         let mut resolver = Resolver::new(store);
-        let held = |kind: u32| kind != Kind::Waited as u32;
+        let held = |kind: u32| kind != ChargeKind::Waited as u32;
         for (index, key, charged_ns, _) in store.rows_by_index().filter(|row| held(row.1.kind)) {
             if self.charged_ns.len() <= index {
                 self.charged_ns.resize(index + 1, 0);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::*;
 use super::charges::{Charges, Side};
 use super::frames::{self, Calls, Foreign};
 use super::recording::{is_asked_for, layout, present};
-use super::store::{self, Key, Kind, PARKED_NAMES, Store, parked_serial};
+use super::store::{self, ChargeKind, Key, PARKED_NAMES, Store, parked_serial};
 use crate::counters::ThreadCounters;
 
 /// Begins the sums, before events use the store.
@@ -65,7 +65,7 @@ fn charge(store: &Store, kind: usize, charges: &Charges, waiter: &ThreadCounters
     };
     let charged = node.is_some_and(|node| {
         let key = Key {
-            kind: Kind::Waited as u32,
+            kind: ChargeKind::Waited as u32,
             serial: parked_serial(kind),
             node,
             thread: waiter.native_id.load(Relaxed),

@@ -12,7 +12,7 @@ use headway_measure::add;
 use super::charges::{Charges, Side};
 use super::frames::{self, Calls, Foreign, Memory, Own};
 use super::layout::Layout;
-use super::store::{self, Key, Kind, Store};
+use super::store::{self, ChargeKind, Key, Store};
 use super::wakeup;
 use crate::counters::{self, ThreadCounters, free_list};
 use crate::finalization;
@@ -228,7 +228,7 @@ pub fn on_drop(gil: &'static Gil, locked: &Locked, now_ns: u64) {
     }
     let is_own = gil.holder_thread.load(Relaxed) == this_thread();
     if is_own && charges.open_charge_ns(&Side::Held).is_some() {
-        let kind = if locked.drop_requested { Kind::Forced } else { Kind::Voluntary };
+        let kind = if locked.drop_requested { ChargeKind::Forced } else { ChargeKind::Voluntary };
         charge_holder(store, gil, charges, locked, kind);
     }
     charges.held.store(0, Relaxed);
@@ -240,7 +240,7 @@ fn charge_waiter(store: &Store, gil: &Gil, charges: &Charges, taker: &ThreadCoun
     let Some(tables) = store.try_lock() else { return };
     let Some(open_ns) = charges.open_charge_ns(&Side::Waits) else { return };
     let key = Key {
-        kind: Kind::Waited as u32,
+        kind: ChargeKind::Waited as u32,
         serial: gil.serial.load(Relaxed),
         node: own_node(&tables, gil).unwrap_or(store::NO_NODE),
         thread: taker.native_id.load(Relaxed),
@@ -257,7 +257,7 @@ fn charge_waiter(store: &Store, gil: &Gil, charges: &Charges, taker: &ThreadCoun
 /// Charges what threads waited for the calling thread to its stack, and half of it to the stack
 /// that was read last during the hold, if there is one.
 #[inline(never)]
-fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, kind: Kind) {
+fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, kind: ChargeKind) {
     let Some(tables) = store.try_lock() else { return };
     let Some(open_ns) = charges.open_charge_ns(&Side::Held) else { return };
     // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
@@ -267,7 +267,7 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
     let mut left_ns = open_ns;
     if charges.has_reading() {
         let key = Key {
-            kind: Kind::Running as u32,
+            kind: ChargeKind::Running as u32,
             serial,
             node: charges.reading_node.load(Relaxed),
             thread,
@@ -295,7 +295,7 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
 
 /// The node of the calling thread's stack. The calling thread holds the GIL's mutex and has just
 /// taken the GIL, or is about to drop it. Its frames stand still: it is in a hook.
-fn own_node(tables: &store::Locked, gil: &Gil) -> Option<u32> {
+fn own_node(tables: &store::StoreGuard, gil: &Gil) -> Option<u32> {
     let layout = layout().filter(|_| knows_holders())?;
     if !finalization::phase().keeps_own_thread_state() {
         return own_node_while_finalizing(tables, gil, layout);
@@ -320,7 +320,11 @@ fn own_node(tables: &store::Locked, gil: &Gil) -> Option<u32> {
 /// finalizing thread has freed, and ends only after this hook.
 #[cold]
 #[inline(never)]
-fn own_node_while_finalizing(tables: &store::Locked, gil: &Gil, layout: &Layout) -> Option<u32> {
+fn own_node_while_finalizing(
+    tables: &store::StoreGuard,
+    gil: &Gil,
+    layout: &Layout,
+) -> Option<u32> {
     let (mut memory, mut calls) = (Foreign::new(), Calls::new());
     // SAFETY: `Foreign` asks the kernel to read.
     unsafe {

@@ -20,7 +20,7 @@ use super::frames::{self, Calls, Foreign, Memory};
 use super::recording::{
     holder_of_row, is_asked_for, knows_holders, layout, present, waiting_thread,
 };
-use super::store::{Key, Kind, Store};
+use super::store::{ChargeKind, Key, Store};
 use super::wakeup;
 use crate::counters;
 use crate::gil::{Gil, life};
@@ -146,7 +146,8 @@ impl Reader {
         let waiter = waiting_thread(gil, charges);
         let charged = node.is_some_and(|node| {
             charges.note_reading(hold, running.held_ns, node, waiter);
-            let key = Key { kind: Kind::Running as u32, serial, node, thread, waiter, context };
+            let key =
+                Key { kind: ChargeKind::Running as u32, serial, node, thread, waiter, context };
             tables.charge(key, open_ns)
         });
         if !charged {

@@ -41,7 +41,7 @@ pub const EMPTY_STACK: u32 = u32::MAX - 1;
 /// The parent of the outermost kept call of a stack that was cut.
 pub const CUT: u32 = u32::MAX - 2;
 
-/// The kinds of waits in `parked`. Their order is that of `Kind` in `parked_waits`.
+/// The kinds of waits in `parked`. Their order is that of `WaitKind` in `parked_waits`.
 pub const PARKED_NAMES: [&[u8]; 3] = [b"locks and events", b"stopped world", b"stopping the world"];
 
 /// In place of the serial number of a GIL's opening, for waits of this kind.
@@ -88,7 +88,7 @@ struct Node {
 /// The reason of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
+pub enum ChargeKind {
     /// Threads waited while a thread held the GIL. Its stack was read at a forced drop,
     Forced = 1,
     /// at a voluntary drop,
@@ -168,9 +168,9 @@ pub struct Store {
 pub const STORE_BYTES: usize = size_of::<Store>();
 
 /// The lock of a store, until it is dropped.
-pub struct Locked<'a>(&'a Store);
+pub struct StoreGuard<'a>(&'a Store);
 
-impl Drop for Locked<'_> {
+impl Drop for StoreGuard<'_> {
     fn drop(&mut self) {
         self.0.lock.store(0, Release);
     }
@@ -239,11 +239,11 @@ impl Store {
 
     /// Takes the lock if that is possible within a moment. For hooks.
     #[inline]
-    pub fn try_lock(&self) -> Option<Locked<'_>> {
+    pub fn try_lock(&self) -> Option<StoreGuard<'_>> {
         const TRIES: u32 = 200;
         for _ in 0..TRIES {
             if self.lock.load(Relaxed) == 0 && self.lock.swap(1, Acquire) == 0 {
-                return Some(Locked(self));
+                return Some(StoreGuard(self));
             }
             std::hint::spin_loop();
         }
@@ -251,7 +251,7 @@ impl Store {
     }
 
     /// Takes the lock, whose holders hold it for microseconds. Not for hooks.
-    pub fn lock(&self) -> Locked<'_> {
+    pub fn lock(&self) -> StoreGuard<'_> {
         loop {
             if let Some(locked) = self.try_lock() {
                 return locked;
@@ -328,7 +328,7 @@ impl Store {
     }
 }
 
-impl Locked<'_> {
+impl StoreGuard<'_> {
     /// Empties the tables of what is charged; the sums of the GILs stay.
     pub fn clear(&self) {
         self.0.clear_tables();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::frames::{self, Calls, DEPTH, Foreign, Memory, Own};
 use super::layout::{Layout, LineFormat};
-use super::store::{CUT, EMPTY_STACK, Key, Kind, STORE_BYTES, Store};
+use super::store::{CUT, ChargeKind, EMPTY_STACK, Key, STORE_BYTES, Store};
 use crate::counters::file::private_memory;
 
 /// Words of made objects, in the order of [`LAYOUT`].
@@ -272,7 +272,7 @@ fn full_tables_refuse_and_keep_what_they_have() {
     // SAFETY: a code object of the test, which nothing reads at the same time.
     unsafe { (code as *mut u64).add(5).write(40 | 1 << 32) };
     assert_eq!(node(store, state), Some(first));
-    let kind = Kind::Waited as u32;
+    let kind = ChargeKind::Waited as u32;
     let key = |thread| Key { kind, serial: 1, node: first, thread, waiter: 0, context: 0 };
     let tables = store.lock();
     let kept = (1..30_000).filter(|thread| tables.charge(key(*thread), 10)).count();

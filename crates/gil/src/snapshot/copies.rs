@@ -9,12 +9,12 @@ use crate::counters::{ProcessCounters, ROWS, ThreadCounters, free_list, state};
 
 pub struct Copies {
     gil: u32,
-    copies: Vec<Copy>,
+    copies: Vec<CountersCopy>,
     /// The index in `copies` of the copy of each row.
     copy_of_row: Vec<Option<u32>>,
 }
 
-struct Copy {
+struct CountersCopy {
     row: u32,
     /// No event ran during the copying, so only a later one makes the copy stale.
     consistent: bool,
@@ -64,10 +64,10 @@ impl Copies {
         self.copies.into_iter().map(|copy| (copy.row, copy.counters))
     }
 
-    fn copy_for(&mut self, row: u32) -> &mut Copy {
+    fn copy_for(&mut self, row: u32) -> &mut CountersCopy {
         let copy = *self.copy_of_row[row as usize].get_or_insert_with(|| {
             let counters = Box::new(ThreadCounters::new());
-            self.copies.push(Copy { row, consistent: false, counters });
+            self.copies.push(CountersCopy { row, consistent: false, counters });
             self.copies.len() as u32 - 1
         });
         &mut self.copies[copy as usize]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::*;
 use headway_measure::clock::now_ns;
 use rustix::mm::munmap;
 
-use super::recording::{self, Kind, is_on, name_gil, record};
+use super::recording::{self, EventKind, is_on, name_gil, record};
 use super::ring::{self, MAX_ENTRIES, Ring, ring_bytes};
 use crate::counters::mapping::MappingError;
 use crate::counters::{self, file};
@@ -42,7 +42,7 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
     if let Some(process) = counters::of_this_process() {
         if main.life.load(Relaxed) == life::OPEN {
             if let Some((_, counters)) = rows::of_this_thread(main, process) {
-                record(Kind::Held, &main.serial, counters, now_ns);
+                record(EventKind::Held, &main.serial, counters, now_ns);
             }
         }
     }
@@ -50,13 +50,13 @@ pub fn begin(events: u64, path: Option<&CStr>) -> Result<(), i32> {
 }
 
 /// Ends the trace and copies it; `None` if there was none in this process.
-pub fn read() -> Option<ring::Copy> {
+pub fn read() -> Option<ring::Trace> {
     recording::end();
     Some(recording::last()?.copy(now_ns()))
 }
 
 /// The trace in the counters file at `path`; `None` if there is none.
-pub fn read_file(path: &CStr) -> Result<Option<ring::Copy>, MappingError> {
+pub fn read_file(path: &CStr) -> Result<Option<ring::Trace>, MappingError> {
     let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
     // SAFETY: a mapping of this length, which stays until the ring is copied.
     let skip = profile::control::bytes_behind(memory.cast(), bytes);

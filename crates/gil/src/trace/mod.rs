@@ -8,4 +8,4 @@ pub mod control;
 mod recording;
 pub mod ring;
 
-pub use recording::{Kind, forget, is_on, name_gil, name_thread, record, record_closed};
+pub use recording::{EventKind, forget, is_on, name_gil, name_thread, record, record_closed};

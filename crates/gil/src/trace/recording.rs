@@ -13,7 +13,7 @@ use crate::counters::{Name, ThreadCounters};
 /// The kind of an event. `headway.trace.events` in Python has the same numbers.
 #[derive(Clone, Copy)]
 #[repr(u64)]
-pub enum Kind {
+pub enum EventKind {
     /// The thread held the GIL when the trace began.
     Held = 1,
     Wait = 2,
@@ -32,7 +32,7 @@ pub enum Kind {
     Closed = 11,
 }
 
-const _: () = assert!((Kind::Closed as u64) < 1 << KIND_BITS);
+const _: () = assert!((EventKind::Closed as u64) < 1 << KIND_BITS);
 
 /// The ring that hooks write to. Writers: `begin`, with release; `end`, in any thread; a forked
 /// child. Readers: hooks, with acquire. The memory is never unmapped.
@@ -91,7 +91,7 @@ pub fn forget() {
 /// Records an event of the thread that `counters` belong to, on the opening `serial` of a GIL.
 /// Without a trace, nothing is loaded but `RING`.
 #[inline(always)]
-pub fn record(kind: Kind, serial: &AtomicU32, counters: &ThreadCounters, at_ns: u64) {
+pub fn record(kind: EventKind, serial: &AtomicU32, counters: &ThreadCounters, at_ns: u64) {
     if is_on() {
         keep(kind, serial.load(Relaxed), counters.native_id.load(Relaxed), at_ns);
     }
@@ -100,13 +100,13 @@ pub fn record(kind: Kind, serial: &AtomicU32, counters: &ThreadCounters, at_ns: 
 /// The opening `serial` of a GIL has ended.
 pub fn record_closed(serial: u32, at_ns: u64) {
     if is_on() {
-        keep(Kind::Closed, serial, 0, at_ns);
+        keep(EventKind::Closed, serial, 0, at_ns);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn keep(kind: Kind, serial: u32, native_id: u32, at_ns: u64) {
+fn keep(kind: EventKind, serial: u32, native_id: u32, at_ns: u64) {
     if let Some(ring) = ring_at(&RING) {
         let thread = u64::from(native_id) & ((1 << THREAD_BITS) - 1);
         ring.keep(at_ns, u64::from(serial) << 32 | (kind as u64) << THREAD_BITS | thread);

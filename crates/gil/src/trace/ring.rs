@@ -77,7 +77,7 @@ pub struct Head {
 
 /// The contents of a ring at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copy {
+pub struct Trace {
     pub began_ns: u64,
     pub ended_ns: u64,
     /// Times and words, without laps, in the order in which they were recorded.
@@ -194,7 +194,7 @@ impl Ring {
 
     /// Copies the ring while other threads may write. Events that change meanwhile are left out and
     /// counted as lost.
-    pub fn copy(&self, now_ns: u64) -> Copy {
+    pub fn copy(&self, now_ns: u64) -> Trace {
         let head = self.head();
         let entries = head.entries.load(Relaxed);
         let claims = head.next.load(Acquire);
@@ -218,7 +218,7 @@ impl Ring {
             .filter(|(claim, _)| *claim >= overwritten)
             .map(|(_, event)| event)
             .collect();
-        Copy {
+        Trace {
             began_ns: head.began_ns.load(Relaxed),
             ended_ns: match head.ended_ns.load(Relaxed) {
                 0 => now_ns,

@@ -4,7 +4,7 @@
 //! can succeed does one of two things first:
 //!
 //! - If the new image is the same interpreter, or a script for it, HEADWAY in its environment
-//!   passes the settings and the ledger on, and `headway.meter.bootstrap` continues with them. A
+//!   passes the settings and the ledger on, and `headway.meter.start` continues with them. A
 //!   ledger in memory is copied to a memfd.
 //! - Any other image cannot report, so the report is made before the exec.
 //!
@@ -217,7 +217,7 @@ fn is_same_file(one: &CStr, other: &CStr) -> bool {
 }
 
 /// Returns whether an interpreter with these arguments imports `site`, and with it
-/// `headway.meter.bootstrap`. It does not with -S, nor with options such as --version. Null
+/// `headway.meter.start`. It does not with -S, nor with options such as --version. Null
 /// arguments are unknown.
 ///
 /// # Safety

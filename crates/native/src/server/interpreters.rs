@@ -7,8 +7,7 @@ use headway_python::exception::{Exception, take_raised_as_text};
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
 use headway_python::stored::Stored;
-use headway_server::interpreters::interpreter::Interpreter;
-use headway_server::wsgi::adapter::{Adapter, Entry};
+use headway_server::{Adapter, Interpreter, InterpreterObjects};
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -125,15 +124,15 @@ fn prepare(py: Attached, path: &[Vec<u8>], task: &str) -> PyResult<Result<Adapte
     adapter_of(py, &result.items()?).map(Ok)
 }
 
-fn adapter_of<'py>(py: Attached<'py>, entry: &[Object<'py>]) -> PyResult<Adapter> {
-    let [application, report, environs, interruption] = entry else {
+fn adapter_of<'py>(py: Attached<'py>, objects: &[Object<'py>]) -> PyResult<Adapter> {
+    let [application, report, environs, interruption] = objects else {
         let message = "expected application, report, environs, interruption";
         return Err(Exception::TypeError.raise(py, message));
     };
     let stored = |object: &Object| Stored::new(object.clone());
     Adapter::new(
         py,
-        Entry {
+        InterpreterObjects {
             application: stored(application),
             report: stored(report),
             environs: stored(environs),

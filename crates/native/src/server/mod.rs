@@ -12,9 +12,7 @@ use headway_python::convert::{ToPython, arguments};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
-use headway_server::interpreters::interruption::interrupt_next;
-use headway_server::interpreters::server::Server;
-use headway_server::limits::inbox::Received;
+use headway_server::{Received, Server};
 use options::OpenError;
 use std::ffi::CStr;
 use std::time::Duration;
@@ -82,10 +80,10 @@ pub static FUNCTIONS: Methods<15> = Methods::new([
     function(
         c"server_admit",
         server_admit,
-        c"server_admit(server, place: int, interpreter | None)\n\
+        c"server_admit(server, slot: int, interpreter | None)\n\
           \n\
           Lets the interpreter, which interpreter_enter() has prepared, run the requests of the\n\
-          slot `place`. None means that no interpreter could be made, and fails the requests that\n\
+          `slot`. None means that no interpreter could be made, and fails the requests that\n\
           wait for it.",
     ),
     function(
@@ -114,7 +112,7 @@ pub static FUNCTIONS: Methods<15> = Methods::new([
     function(
         c"server_requests",
         server_requests,
-        c"server_requests(server) -> list of (place, path, requests, errors, response_p50,\n\
+        c"server_requests(server) -> list of (slot, path, requests, errors, response_p50,\n\
           response_p99, gil_wait_p50, gil_wait_p99, gil_wait_total, application_total, cpu_total)\n\
           \n\
           Times are in ns, None if unknown.",
@@ -183,7 +181,7 @@ fn server_work<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object
 
 fn server_interrupt<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
     let (server,): (&Object,) = arguments(py, "server_interrupt", given)?;
-    interrupt_next(py, server_in(server)?).to_python(py)
+    server_in(server)?.interrupt_next(py).to_python(py)
 }
 
 fn server_next_wanted<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

@@ -4,16 +4,10 @@
 use headway_python::convert::FromPython;
 use headway_python::exception::Exception;
 use headway_python::object::{Object, PyResult, Raised};
-use headway_server::connection::deadline::Timeouts;
-use headway_server::connection::preamble::Preamble;
-use headway_server::http::Limits;
-use headway_server::http::forwarding::{Believed, FIELDS};
-use headway_server::interpreters::mounts::{ApplicationGroups, GroupSettings, Route};
-use headway_server::limits::ProcessLimits;
-use headway_server::net::networks::Networks;
-use headway_server::net::socket::Listener;
-use headway_server::pool::PoolSettings;
-use headway_server::stats::{AccessLog, LogForm};
+use headway_server::{
+    AccessLog, ApplicationGroups, Believed, FORWARDING_FIELDS, GroupSettings, HttpLimits, Listener,
+    LogForm, Mount, Networks, PoolSettings, Preamble, ProcessLimits, Timeouts,
+};
 use std::ffi::{CStr, c_int};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -77,7 +71,7 @@ pub unsafe fn pool_settings(
         },
         max_connections: number(c"max_connections")? as usize,
         preamble: preamble(&options)?,
-        limits: Limits {
+        limits: HttpLimits {
             max_target_bytes: number(c"max_target_bytes")? as usize,
             max_head_bytes: number(c"max_head_bytes")? as usize,
             max_fields: number(c"max_fields")? as usize,
@@ -100,15 +94,15 @@ pub unsafe fn pool_settings(
     })
 }
 
-/// Reads the routes and groups. `routes` is a sequence of (path, index of a group); `groups` is a
+/// Reads the mounts and groups. `mounts` is a sequence of (path, index of a group); `groups` is a
 /// non-empty sequence of (interpreters, maximum_requests, switch_interval_ns, 0 for none).
-pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
-    let mut read_routes = Vec::new();
-    for route in routes.items()? {
-        let parts = route.items()?;
-        let [path, group] = &parts[..] else { return Err(malformed(routes)) };
+pub fn application_groups(mounts: &Object, groups: &Object) -> PyResult<ApplicationGroups> {
+    let mut read_mounts = Vec::new();
+    for mount in mounts.items()? {
+        let parts = mount.items()?;
+        let [path, group] = &parts[..] else { return Err(malformed(mounts)) };
         let path = path.as_text()?.as_bytes().to_vec();
-        read_routes.push(Route::new(path, group.to_i64()? as usize));
+        read_mounts.push(Mount::new(path, group.to_i64()? as usize));
     }
     let mut read_groups = Vec::new();
     for group in groups.items()? {
@@ -122,15 +116,15 @@ pub fn application_groups(routes: &Object, groups: &Object) -> PyResult<Applicat
             switch_interval_ns: Some(switch_interval_ns.to_i64()? as u64).filter(|ns| *ns > 0),
         });
     }
-    if read_groups.is_empty() || read_routes.iter().any(|route| route.group >= read_groups.len()) {
-        let message = "a route must lead to a group";
-        return Err(Exception::ValueError.raise(routes.py(), message));
+    if read_groups.is_empty() || read_mounts.iter().any(|mount| mount.group >= read_groups.len()) {
+        let message = "a mount must lead to a group";
+        return Err(Exception::ValueError.raise(mounts.py(), message));
     }
-    Ok(ApplicationGroups::new(read_routes, read_groups))
+    Ok(ApplicationGroups::new(read_mounts, read_groups))
 }
 
 fn malformed(found: &Object) -> Raised {
-    Exception::ValueError.raise(found.py(), "routes are pairs, groups are triples")
+    Exception::ValueError.raise(found.py(), "mounts are pairs, groups are triples")
 }
 
 fn preamble(options: &Options) -> PyResult<Preamble> {
@@ -147,7 +141,7 @@ fn preamble(options: &Options) -> PyResult<Preamble> {
         proxy_protocol_from: networks(c"proxy_protocol_from")?,
         trusted_proxies: networks(c"trusted_proxies")?,
         believed: Believed::parse(&options.strings(c"trusted_proxy_headers")?).map_err(|name| {
-            refuse(&format!("trusted_proxy_headers: {name:?} must be one of {FIELDS:?}"))
+            refuse(&format!("trusted_proxy_headers: {name:?} must be one of {FORWARDING_FIELDS:?}"))
         })?,
         ..Preamble::default()
     })

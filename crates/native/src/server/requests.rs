@@ -4,8 +4,7 @@ use crate::report::histogram_dict;
 use headway_python::attached::Attached;
 use headway_python::convert::{list, tuple};
 use headway_python::object::{Object, PyResult};
-use headway_server::interpreters::server::Server;
-use headway_server::stats::paths::percentile_ns;
+use headway_server::{Server, percentile_ns};
 
 /// Returns the rows that `server_block` documents.
 pub fn block_rows<'py>(py: Attached<'py>, server: &Server) -> PyResult<Object<'py>> {

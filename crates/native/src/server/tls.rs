@@ -5,7 +5,7 @@ use headway_python::capsule::{self, InCapsule};
 use headway_python::convert::arguments;
 use headway_python::exception::Exception;
 use headway_python::object::{Object, PyResult};
-use headway_server::net::tls::{TlsConfig, read_config};
+use headway_server::{TlsConfig, read_config};
 use std::ffi::CStr;
 use std::sync::Arc;
 

@@ -10,9 +10,7 @@ use headway_python::object::{Object, PyResult};
 use headway_reporter::gc_pauses::GcPauses;
 use headway_reporter::long_holds::{self, LongHolds};
 use headway_reporter::{Ending, Gils, Identity, Lines, Reporter, Resources, Settings, TargetError};
-use headway_server::limits::SlowRequestReport;
-use headway_server::stats::interval::InterpreterName;
-use headway_server::stats::report::ServerReport;
+use headway_server::{InterpreterName, ServerReport, SlowRequestReport};
 use headway_telemetry::datagram::{Datagram, Header};
 use headway_threads::lock::Lock;
 use std::ffi::{CStr, OsStr};
@@ -41,10 +39,10 @@ pub static FUNCTIONS: Methods<6> = Methods::new([
     function(
         c"telemetry_add_server",
         add_server,
-        c"telemetry_add_server(reporter, server, threads: int, places)\n\
+        c"telemetry_add_server(reporter, server, threads: int, slots)\n\
           \n\
           Adds reports on a server, which was opened with `reported`. `threads`: the number of\n\
-          threads that run requests; `places`: for each interpreter slot its application group,\n\
+          threads that run requests; `slots`: for each interpreter slot its application group,\n\
           its name and whether it has a GIL of its own.",
     ),
     function(
@@ -180,7 +178,7 @@ fn add_server<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<
 fn slot_name(slot: &Object) -> PyResult<InterpreterName> {
     let parts = slot.items()?;
     let [group, name, own_gil] = &parts[..] else {
-        return Err(Exception::ValueError.raise(slot.py(), "places are triples"));
+        return Err(Exception::ValueError.raise(slot.py(), "slots are triples"));
     };
     Ok(InterpreterName {
         group: String::from_python(group)?,

@@ -3,8 +3,8 @@
 //! A connection that waits in the middle of a request keeps its buffers. An idle connection has
 //! none, so it costs little more than its `Connection`.
 
+use crate::connection::body::RequestBody;
 use crate::connection::state::Connection;
-use crate::request::body::RequestBody;
 
 /// Enough for the short responses of one batch.
 const KEPT_BUFFERS: usize = 16;

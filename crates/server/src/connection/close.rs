@@ -6,7 +6,7 @@
 
 use crate::connection::state::{Connection, Stage};
 use crate::net::socket::{self, Transfer};
-use crate::pool::shutdown::Shutdown;
+use crate::shutdown::Shutdown;
 use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
 

@@ -3,7 +3,7 @@
 use crate::connection::close::{SILENCE_NS, lingers_until_ns};
 use crate::connection::state::{Connection, Stage};
 use crate::net::socket;
-use crate::pool::shutdown::Shutdown;
+use crate::shutdown::Shutdown;
 use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
 use std::sync::Arc;

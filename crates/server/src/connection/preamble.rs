@@ -7,10 +7,10 @@
 use crate::connection::state::{Connection, Forwarding, Stage};
 use crate::http::Rejection;
 use crate::http::forwarding::{Believed, Origin, read_origin};
-use crate::limits::stderr::log_to_stderr;
 use crate::net::networks::Networks;
 use crate::net::socket::{self, PeerAddress, Transfer};
 use crate::net::tls::{HANDSHAKE_RECORD, TlsSession};
+use crate::stderr::log_to_stderr;
 use proxy_header::{ParseConfig, ProxyHeader};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -4,7 +4,7 @@ use crate::connection::state::{Connection, Stage};
 use crate::http::{Event, Rejection};
 use crate::net::socket::{self, Transfer};
 use crate::net::tls::TlsSession;
-use crate::pool::shutdown::Shutdown;
+use crate::shutdown::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The application is called when the body is complete or has this size, so that a slow sender of a

@@ -1,12 +1,12 @@
 //! One open connection: its socket, its protocol state, and the unsent part of a response.
 
+use crate::connection::body::RequestBody;
 use crate::http::connection::Finished;
 use crate::http::forwarding::{Believed, Origin};
 use crate::http::{self, Limits};
 use crate::net::sendfile::FileBody;
 use crate::net::socket::PeerAddress;
 use crate::net::tls::TlsSession;
-use crate::request::body::RequestBody;
 use headway_measure::clock::now_ns;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -4,12 +4,8 @@
 //! - [`interpreter`]: one interpreter, from its first request to its end.
 //! - [`departing_threads`]: threads that still delete their thread state.
 //! - [`thread_state`]: what a worker thread keeps of one interpreter.
-//! - [`server`]: the server as Python holds it.
-//! - [`interruption`]: carries out interrupt-timeout.
 
 mod departing_threads;
 pub mod interpreter;
-pub mod interruption;
 pub mod mounts;
-pub mod server;
 pub mod thread_state;

@@ -10,8 +10,8 @@ use crate::http::response::HopByHopFields;
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
 use crate::limits::inbox::Inbox;
-use crate::limits::stderr::log_to_stderr;
 use crate::request::{Application, RequestContext};
+use crate::stderr::log_to_stderr;
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_threads::lock::Lock;
@@ -23,7 +23,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An application's URL path ("" for the root), and the index of its group.
-pub struct Route {
+pub struct Mount {
     pub path: Vec<u8>,
     pub group: usize,
     /// The hop-by-hop fields of its responses that the log has named, as `HopByHopFields`. Written
@@ -32,7 +32,7 @@ pub struct Route {
     named: AtomicU8,
 }
 
-impl Route {
+impl Mount {
     pub fn new(path: Vec<u8>, group: usize) -> Self {
         Self { path, group, named: AtomicU8::new(0) }
     }
@@ -66,7 +66,7 @@ pub struct GroupSettings {
 
 pub struct ApplicationGroups {
     /// The longest path first.
-    routes: Vec<Route>,
+    mounts: Vec<Mount>,
     groups: Vec<Group>,
     slots: Vec<InterpreterSlot>,
     /// The number of worker threads so far. Written by each as it joins; relaxed.
@@ -140,8 +140,8 @@ impl WorkerThread {
 
 impl ApplicationGroups {
     /// `groups` is not empty; the first group gets requests that no path matches.
-    pub fn new(mut routes: Vec<Route>, groups: Vec<GroupSettings>) -> Self {
-        routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
+    pub fn new(mut mounts: Vec<Mount>, groups: Vec<GroupSettings>) -> Self {
+        mounts.sort_by_key(|mount| std::cmp::Reverse(mount.path.len()));
         let mut first = 0;
         let groups: Vec<_> = groups
             .into_iter()
@@ -152,7 +152,7 @@ impl ApplicationGroups {
             })
             .collect();
         Self {
-            routes,
+            mounts,
             groups,
             slots: (0..first).map(|_| InterpreterSlot::default()).collect(),
             threads: AtomicUsize::new(0),
@@ -235,13 +235,13 @@ impl ApplicationGroups {
         if let [only] = &self.groups[..] {
             return only;
         }
-        &self.groups[self.route_of(context).map_or(0, |route| route.group)]
+        &self.groups[self.mount_of(context).map_or(0, |mount| mount.group)]
     }
 
-    fn route_of(&self, context: &RequestContext) -> Option<&Route> {
+    fn mount_of(&self, context: &RequestContext) -> Option<&Mount> {
         let mut buffer = Vec::new();
         let path = decoded_path(context, &mut buffer);
-        self.routes.iter().find(|route| route.matches(path))
+        self.mounts.iter().find(|mount| mount.matches(path))
     }
 
     /// Describes the request's application, if slow requests are reported.
@@ -249,8 +249,8 @@ impl ApplicationGroups {
         let Some(mut in_flight) = context.worker_status().describe() else { return };
         let mut buffer = Vec::new();
         let path = decoded_path(context, &mut buffer);
-        let mount = self.routes.iter().find(|route| route.matches(path));
-        let (script_name, path_info) = path.split_at(mount.map_or(0, |route| route.path.len()));
+        let mount = self.mounts.iter().find(|mount| mount.matches(path));
+        let (script_name, path_info) = path.split_at(mount.map_or(0, |mount| mount.path.len()));
         in_flight.description.script_name.set_path(script_name);
         in_flight.description.path_info.set_path(path_info);
     }
@@ -292,8 +292,8 @@ impl ApplicationGroups {
     fn run(&self, thread: &mut WorkerThread, context: &mut RequestContext) {
         let Group { first, settings: group } = self.group_of(context);
         let slot = first + thread.number % group.interpreters;
-        context.record.place = slot;
-        context.worker_status().set_place(slot);
+        context.note_slot(slot);
+        context.worker_status().set_slot(slot);
         context.worker_status().set_interpreter_number(0);
         self.describe_path(context);
         if group.switch_interval_ns != thread.switch_interval_ns {
@@ -340,8 +340,8 @@ impl Application for ApplicationGroups {
     fn handle(&self, thread: &mut WorkerThread, context: &mut RequestContext) {
         self.run(thread, context);
         if !context.left_out().is_empty() {
-            if let Some(route) = self.route_of(context) {
-                route.name_fields(context.left_out());
+            if let Some(mount) = self.mount_of(context) {
+                mount.name_fields(context.left_out());
             }
         }
     }

@@ -120,8 +120,9 @@ impl WorkerThreadState {
                     None => context.refuse(Rejection::ApplicationUnavailable),
                 }
                 context.leave_forked_child();
-                context.record.gil_wait_ns = meter.read_wait();
-                if context.record.gil_wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
+                let wait_ns = meter.read_wait();
+                context.note_gil_wait(wait_ns);
+                if wait_ns.is_some_and(|wait_ns| wait_ns > 0) {
                     // Another thread was made to drop the GIL. It wakes when this one drops it,
                     // often on this core, and the response would wait for the end of its time
                     // slice.
@@ -130,8 +131,8 @@ impl WorkerThreadState {
             });
         }
         self.publish_none();
-        context.record.gil_held_ns = meter.read_hold();
-        if context.record.application_ns >= LONG_NS {
+        context.note_gil_hold(meter.read_hold());
+        if context.record().application_ns >= LONG_NS {
             headway_gil::begin_anew();
         }
     }

@@ -7,7 +7,7 @@
 use crate::limits::control::{Control, Reason};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
-use crate::limits::stderr::log_to_stderr;
+use crate::stderr::log_to_stderr;
 use headway_reporter::stacks::{self, Missing, Stack};
 use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;

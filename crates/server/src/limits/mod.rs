@@ -9,14 +9,11 @@ mod interruption;
 mod monitor;
 mod parent_death;
 mod slow_requests;
-pub mod stderr;
 mod threads;
 mod worker_status;
 
-pub use control::Reason;
 pub use interruption::Interruption;
 pub use monitor::{LimitMonitor, ProcessLimits};
 pub use slow_requests::{SlowRequestReport, SlowRequests};
-pub use stderr::note_journal;
 pub use threads::Threads;
 pub use worker_status::WorkerStatus;

@@ -6,8 +6,8 @@
 //! kill the process. Therefore a thread that does not use Python waits as long as the supervisor
 //! would have waited, and then ends the process.
 
-use crate::limits::stderr::Seconds;
-use crate::limits::stderr::log_to_stderr;
+use crate::stderr::Seconds;
+use crate::stderr::log_to_stderr;
 use headway_threads::internal_thread;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;

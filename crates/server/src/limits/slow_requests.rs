@@ -169,7 +169,7 @@ impl SlowRequests {
             times.map(|times| of(&times).saturating_sub(of(&in_flight.gil)))
         };
         let record = RequestRecord {
-            place: thread.place(),
+            slot: thread.slot(),
             queue_ns: in_flight.queue_ns,
             server_ns,
             application_ns,
@@ -204,7 +204,7 @@ impl SlowRequestReport {
         request.write(out);
         let route = self.counters.routes.name(request.record.route);
         out.text(id::SLOW_ENDPOINT, route.as_deref().unwrap_or(&request.endpoint));
-        if let Some(name) = self.interpreters.get(request.record.place) {
+        if let Some(name) = self.interpreters.get(request.record.slot) {
             out.text(id::SLOW_INTERPRETER, name);
         }
     }

@@ -26,8 +26,8 @@ pub struct WorkerStatus {
     is_tracked: bool,
     /// The interpreter slot that has the request. The thread writes it, the reporter's thread reads
     /// it for slow request reports; relaxed.
-    place: AtomicUsize,
-    /// When the application was called; 0: not yet. Written and read like `place`; relaxed.
+    slot: AtomicUsize,
+    /// When the application was called; 0: not yet. Written and read like `slot`; relaxed.
     called_ns: AtomicU64,
     /// The number of the interpreter that runs the request; 0: not yet known. The thread writes it
     /// before it calls the application. The interrupting thread reads it while the request is in
@@ -82,7 +82,7 @@ impl WorkerStatus {
             reported_ns: AtomicU64::new(0),
             line: Lock::default(),
             in_flight: describes.then(Lock::default),
-            place: AtomicUsize::new(0),
+            slot: AtomicUsize::new(0),
             called_ns: AtomicU64::new(0),
         }
     }
@@ -116,12 +116,12 @@ impl WorkerStatus {
         self.begun_ns() != Some(begun_ns) || in_flight.stack.is_some()
     }
 
-    pub fn set_place(&self, place: usize) {
-        self.place.store(place, Relaxed);
+    pub fn set_slot(&self, slot: usize) {
+        self.slot.store(slot, Relaxed);
     }
 
-    pub fn place(&self) -> usize {
-        self.place.load(Relaxed)
+    pub fn slot(&self) -> usize {
+        self.slot.load(Relaxed)
     }
 
     pub fn note_called(&self, now_ns: u64) {

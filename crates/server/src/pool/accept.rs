@@ -11,12 +11,12 @@ use crate::connection::preamble::Preamble;
 use crate::connection::state::Connection;
 use crate::connection::table::{MAX_CONNECTIONS, Table};
 use crate::http::Limits;
-use crate::limits::stderr::{OncePerMinute, log_to_stderr};
 use crate::net::epoll::Epoll;
 use crate::net::socket::{self, Accepted, Direction, Listener};
 use crate::pool::accept_balancing::AcceptBalancing;
 use crate::pool::eviction::Eviction;
-use crate::pool::scheduler::Scheduler;
+use crate::pool::scheduler::PoolScheduler;
+use crate::stderr::{OncePerMinute, log_to_stderr};
 use headway_measure::clock::now_ns;
 use headway_threads::lock::Lock;
 use std::io;
@@ -32,16 +32,16 @@ const ACCEPTS_PER_EVENT: usize = 64;
 const ACCEPTS_AT_STOP: usize = 4_096;
 
 /// The parts of a server that handle a new connection.
-pub struct Entry {
+pub struct Admission {
     pub table: Arc<Table>,
-    pub scheduler: Arc<Scheduler>,
+    pub scheduler: Arc<PoolScheduler>,
     pub preamble: Arc<Preamble>,
     pub deadlines: Deadlines,
     pub limits: Arc<Limits>,
 }
 
 pub struct Acceptor {
-    entry: Entry,
+    admission: Admission,
     epoll: Arc<Epoll>,
     /// The data of the first listener's events; the others follow.
     first_data: u64,
@@ -60,7 +60,7 @@ pub struct Acceptor {
 impl Acceptor {
     /// Takes ownership of the listeners. Their events have `first_data` and the following numbers.
     pub fn new(
-        entry: Entry,
+        admission: Admission,
         epoll: Arc<Epoll>,
         first_data: u64,
         listeners: Vec<Listener>,
@@ -71,9 +71,10 @@ impl Acceptor {
             listener.set_nonblocking()?;
             epoll.add_listener(listener.fd(), data)?;
         }
-        let eviction = Eviction::new(Arc::clone(&entry.table), Arc::clone(&entry.scheduler));
+        let eviction =
+            Eviction::new(Arc::clone(&admission.table), Arc::clone(&admission.scheduler));
         Ok(Self {
-            entry,
+            admission,
             epoll,
             first_data,
             listeners: Lock::new(listeners),
@@ -148,7 +149,7 @@ impl Acceptor {
     /// connections. False if there is no room for more.
     fn accept(&self, listener: &Listener, index: usize, limit: usize) -> bool {
         for _ in 0..limit {
-            if self.entry.table.open() >= self.max_connections {
+            if self.admission.table.open() >= self.max_connections {
                 // If there is no connection to accept, no other connection must be evicted.
                 if !socket::wait_ready(listener.fd(), Direction::Receive, 0) {
                     return true;
@@ -167,10 +168,10 @@ impl Acceptor {
                     return false;
                 }
                 Accepted::Connection(socket, address) => {
-                    let limits = Arc::clone(&self.entry.limits);
+                    let limits = Arc::clone(&self.admission.limits);
                     let mut connection = Box::new(Connection::new(socket, address, limits));
                     connection.listener = index as u8;
-                    if !self.entry.admit(connection) {
+                    if !self.admission.admit(connection) {
                         return false;
                     }
                 }
@@ -184,7 +185,7 @@ impl Acceptor {
         if self.shortage_report.is_due(now_ns()) {
             log_to_stderr(&format!(
                 "new connections wait until others are closed (open: {}): {error}",
-                self.entry.table.open()
+                self.admission.table.open()
             ));
         }
     }
@@ -196,7 +197,7 @@ impl Acceptor {
             for listener in listeners {
                 self.epoll.remove(listener.fd());
             }
-            self.entry.scheduler.wake_monitor_if_asleep();
+            self.admission.scheduler.wake_monitor_if_asleep();
         }
     }
 
@@ -224,7 +225,7 @@ impl Acceptor {
     }
 }
 
-impl Entry {
+impl Admission {
     /// Puts a connection into the table, to wait for its first event. False if the table is full.
     fn admit(&self, mut connection: Box<Connection>) -> bool {
         self.preamble.admit(&mut connection);

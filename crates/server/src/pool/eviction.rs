@@ -8,9 +8,9 @@
 
 use crate::connection::state::Stage;
 use crate::connection::table::{Table, Unowned};
-use crate::limits::stderr::{OncePerMinute, log_to_stderr};
 use crate::net::socket::{self, Transfer};
-use crate::pool::scheduler::Scheduler;
+use crate::pool::scheduler::PoolScheduler;
+use crate::stderr::{OncePerMinute, log_to_stderr};
 use headway_measure::clock::now_ns;
 use std::fmt::Display;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ const NEVER: u64 = u64::MAX;
 
 pub struct Eviction {
     table: Arc<Table>,
-    scheduler: Arc<Scheduler>,
+    scheduler: Arc<PoolScheduler>,
     /// Connections evicted since the last line on stderr. Written by threads that accept,
     /// relaxed: a count.
     unreported: AtomicU64,
@@ -40,7 +40,7 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    pub fn new(table: Arc<Table>, scheduler: Arc<Scheduler>) -> Self {
+    pub fn new(table: Arc<Table>, scheduler: Arc<PoolScheduler>) -> Self {
         Self {
             table,
             scheduler,

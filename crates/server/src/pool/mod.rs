@@ -1,18 +1,18 @@
 //! The pool: worker threads that share one epoll.
 //!
 //! - [`worker`]: the loop of a thread; it takes a connection from the queue and has the connection
-//!   driver ([`crate::connection::drive`]) serve it.
+//!   driver ([`drive`]) serve it.
 //! - [`poller`], [`accept`]: what the thread that polls does with events.
 //! - [`scheduling`]: the decisions, as pure functions; [`scheduler`]: the state that they depend
 //!   on, with the queue ([`ready`]) and the list of parked threads ([`idle`]).
 //! - [`monitor`]: the thread that looks after the others.
-//! - [`shutdown`]: the phase of the server.
 //!
 //! Locks are held for a few instructions, never while waiting for the GIL, and never two at a
 //! time, except that of all deferred responses with that of one thread's.
 
 mod accept;
 mod accept_balancing;
+mod drive;
 mod eviction;
 mod idle;
 mod monitor;
@@ -21,7 +21,6 @@ mod poller;
 mod ready;
 pub(crate) mod scheduler;
 mod scheduling;
-pub(crate) mod shutdown;
 mod worker;
 
 pub use crate::connection::deadline::Timeouts;
@@ -29,7 +28,6 @@ pub use crate::connection::deadline::Timeouts;
 use crate::connection::buffers::BufferPool;
 use crate::connection::deadline::Deadlines;
 use crate::connection::deferred::AllDeferredResponses;
-use crate::connection::drive::{Driver, WorkerState};
 use crate::connection::preamble::Preamble;
 use crate::connection::table::{Table, Unowned};
 use crate::http::Limits;
@@ -37,13 +35,14 @@ use crate::limits::inbox::Received;
 use crate::limits::{Interruption, LimitMonitor, ProcessLimits};
 use crate::net::epoll::{Epoll, Waker};
 use crate::net::socket::Listener;
-use crate::pool::accept::{Acceptor, Entry};
+use crate::pool::accept::{Acceptor, Admission};
+use crate::pool::drive::{Driver, WorkerState};
 use crate::pool::monitor::Monitor;
 use crate::pool::poller::{FIRST_LISTENER_DATA, Poller, WAKER_DATA};
-use crate::pool::scheduler::Scheduler;
-use crate::pool::shutdown::Shutdown;
+use crate::pool::scheduler::PoolScheduler;
 use crate::pool::worker::Worker;
 use crate::request::Application;
+use crate::shutdown::Shutdown;
 use crate::stats::recorder::Recorder;
 use crate::stats::{AccessLog, PathTables, ServerStats};
 use headway_measure::clock::now_ns;
@@ -77,7 +76,7 @@ pub struct PoolSettings {
 pub struct Pool<A: Application> {
     driver: Driver<A>,
     table: Arc<Table>,
-    scheduler: Arc<Scheduler>,
+    scheduler: Arc<PoolScheduler>,
     acceptor: Arc<Acceptor>,
     poller: Poller,
     deferred: AllDeferredResponses,
@@ -95,10 +94,10 @@ impl<A: Application> Pool<A> {
         let stats = Arc::new(ServerStats::new(settings.reported));
         let shutdown = Arc::<Shutdown>::default();
         let table = Arc::new(Table::new(Arc::clone(&epoll), Arc::clone(&stats)));
-        let scheduler = Arc::new(Scheduler::new(waker, settings.parallel));
+        let scheduler = Arc::new(PoolScheduler::new(waker, settings.parallel));
         let preamble = Arc::new(settings.preamble);
         let deadlines = Deadlines::new(settings.timeouts, Arc::clone(&shutdown));
-        let entry = Entry {
+        let admission = Admission {
             table: Arc::clone(&table),
             scheduler: Arc::clone(&scheduler),
             preamble: Arc::clone(&preamble),
@@ -106,7 +105,7 @@ impl<A: Application> Pool<A> {
             limits: Arc::new(settings.limits),
         };
         let acceptor = Arc::new(Acceptor::new(
-            entry,
+            admission,
             Arc::clone(&epoll),
             FIRST_LISTENER_DATA,
             settings.listeners,

@@ -10,7 +10,7 @@
 
 use crate::pool::Pool;
 use crate::pool::poller::PollBuffers;
-use crate::pool::scheduling::{Situation, Tick, after_tick, needs_poller};
+use crate::pool::scheduling::{MonitorTick, Situation, after_tick, needs_poller};
 use crate::pool::worker::Worker;
 use crate::request::Application;
 use headway_measure::clock::now_ns;
@@ -49,7 +49,7 @@ impl<'p, A: Application> Monitor<'p, A> {
                 self.worker.send_overdue(now_ns());
             }
             let turns_before = std::mem::replace(&mut turns, scheduler.turns());
-            let tick = Tick {
+            let tick = MonitorTick {
                 needs_poller: needs_poller(scheduler),
                 has_deferred,
                 turns: turns.wrapping_sub(turns_before),

@@ -3,7 +3,7 @@
 use crate::connection::table::{Owned, Queued, Table, Token};
 use crate::net::epoll::{EVENTS_PER_WAIT, Epoll, Event};
 use crate::pool::accept::{Acceptor, MAX_LISTENERS};
-use crate::pool::scheduler::Scheduler;
+use crate::pool::scheduler::PoolScheduler;
 use crate::pool::scheduling::Situation;
 use crate::stats::recorder::Recorder;
 use headway_measure::clock::now_ns;
@@ -16,7 +16,7 @@ pub const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
 pub struct Poller {
     epoll: Arc<Epoll>,
     table: Arc<Table>,
-    scheduler: Arc<Scheduler>,
+    scheduler: Arc<PoolScheduler>,
     acceptor: Arc<Acceptor>,
 }
 
@@ -39,7 +39,7 @@ impl Poller {
     pub fn new(
         epoll: Arc<Epoll>,
         table: Arc<Table>,
-        scheduler: Arc<Scheduler>,
+        scheduler: Arc<PoolScheduler>,
         acceptor: Arc<Acceptor>,
     ) -> Self {
         Self { epoll, table, scheduler, acceptor }

@@ -7,11 +7,12 @@ use crate::pool::idle::{IdleList, WorkerSlot};
 use crate::pool::monitor_handle::MonitorHandle;
 use crate::pool::ready::{Ready, ReadyQueue};
 use crate::pool::scheduling::{self, Preemption, Situation};
+use crate::request::ThreadScheduling;
 use headway_measure::clock::now_ns;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-pub struct Scheduler {
+pub struct PoolScheduler {
     pub(super) queue: ReadyQueue,
     pub(super) idle: IdleList,
     pub(super) monitor: MonitorHandle,
@@ -31,7 +32,7 @@ pub struct Scheduler {
     parallel: bool,
 }
 
-impl Scheduler {
+impl PoolScheduler {
     pub fn new(waker: Waker, parallel: bool) -> Self {
         Self {
             queue: ReadyQueue::default(),
@@ -110,20 +111,6 @@ impl Scheduler {
         self.turns.load(Relaxed)
     }
 
-    /// Called when a thread is about to drop a GIL that it took from another thread, and may lose
-    /// its core. True if it should send its response now.
-    pub fn prepare_for_preemption(&self) -> bool {
-        let has_other_short_turn = || self.idle.has_other_short_turn(now_ns());
-        match scheduling::before_preemption(self, has_other_short_turn) {
-            Preemption::Ignore => false,
-            Preemption::Send => true,
-            Preemption::SendAndWake => {
-                self.idle.wake_one();
-                true
-            }
-        }
-    }
-
     /// Wakes all workers, including the thread that polls.
     pub fn wake_workers(&self) {
         self.idle.wake_all();
@@ -146,7 +133,25 @@ impl Scheduler {
     }
 }
 
-impl Situation for Scheduler {
+impl ThreadScheduling for PoolScheduler {
+    fn wake_monitor_if_asleep(&self) {
+        self.wake_monitor_if_asleep();
+    }
+
+    fn sends_before_preemption(&self) -> bool {
+        let has_other_short_turn = || self.idle.has_other_short_turn(now_ns());
+        match scheduling::before_preemption(self, has_other_short_turn) {
+            Preemption::Ignore => false,
+            Preemption::Send => true,
+            Preemption::SendAndWake => {
+                self.idle.wake_one();
+                true
+            }
+        }
+    }
+}
+
+impl Situation for PoolScheduler {
     fn is_parallel(&self) -> bool {
         self.parallel
     }

@@ -125,7 +125,7 @@ pub fn before_preemption(
 
 /// The monitor's findings in one tick.
 #[derive(Clone, Copy, Debug)]
-pub struct Tick {
+pub struct MonitorTick {
     pub needs_poller: bool,
     /// Threads have deferred or handed-off responses.
     pub has_deferred: bool,
@@ -144,7 +144,7 @@ pub struct AfterTick {
     pub next: Option<Duration>,
 }
 
-pub fn after_tick(tick: Tick, quiet_ticks: u32) -> AfterTick {
+pub fn after_tick(tick: MonitorTick, quiet_ticks: u32) -> AfterTick {
     let is_busy = tick.needs_poller || tick.has_deferred;
     let quiet_ticks = if is_busy { 0 } else { quiet_ticks + 1 };
     let length = match tick.turns >= MANY_TURNS && !tick.has_deferred {

@@ -164,7 +164,7 @@ fn the_monitor_wakes_a_poller_only_where_nothing_progresses() {
         (false, false, 1, last, (false, QUIET_TICKS, None)),
         (false, true, 1, last, (false, 0, Some(TICK))),
     ] {
-        let tick = Tick { needs_poller, has_deferred, turns };
+        let tick = MonitorTick { needs_poller, has_deferred, turns };
         let AfterTick { wakes_one, quiet_ticks, next } = after_tick(tick, quiet);
         assert_eq!((wakes_one, quiet_ticks, next), expected, "{tick:?} after {quiet}");
     }

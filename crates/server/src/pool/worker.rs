@@ -1,9 +1,9 @@
 //! A worker: the loop of one thread, which drives connections and acts on the outcome of each turn.
 
 use crate::connection::deferred::Deferred;
-use crate::connection::drive::{Outcome, WorkerState};
 use crate::connection::table::{Owned, Queued};
 use crate::pool::Pool;
+use crate::pool::drive::{Outcome, WorkerState};
 use crate::pool::idle::WorkerSlot;
 use crate::pool::poller::PollBuffers;
 use crate::pool::ready::Ready;

@@ -15,12 +15,12 @@ use crate::http::{Event, Head, Limits, Rejection, Response};
 use crate::limits::WorkerStatus;
 use crate::net::sendfile::FileBody;
 use crate::net::socket::{Direction, Transfer};
-use crate::pool::scheduler::Scheduler;
-use crate::pool::shutdown::Shutdown;
+use crate::request::ThreadScheduling;
 use crate::request::forked::Ancestry;
 use crate::request::refusal::{SERVER_FIELD, encode_refusal};
-use crate::stats::RequestRecord;
+use crate::shutdown::Shutdown;
 use crate::stats::routes::Routes;
+use crate::stats::{RequestRecord, Route};
 use headway_measure::clock::now_ns;
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub struct Resources<'a> {
     /// The value of the Date field.
     pub date: &'a [u8],
     pub shutdown: &'a Shutdown,
-    pub scheduler: &'a Scheduler,
+    pub scheduling: &'a dyn ThreadScheduling,
     pub io_timeouts: IoTimeouts,
     pub worker_status: &'a WorkerStatus,
     pub deferred: &'a DeferredResponses,
@@ -70,11 +70,11 @@ pub struct RequestContext<'a> {
     finished: Option<Finished>,
     broken: Option<Broken>,
     /// When the application returned; if it was never called, when the request began.
-    pub ended_ns: u64,
+    ended_ns: u64,
     /// When bytes were last passed to the kernel.
-    pub transmitted_ns: u64,
-    /// The application's adapter and this module fill it in.
-    pub record: RequestRecord,
+    transmitted_ns: u64,
+    /// Only this module fills it in until the application has returned, and then the driver.
+    record: RequestRecord,
 }
 
 impl<'a> RequestContext<'a> {
@@ -143,6 +143,48 @@ impl<'a> RequestContext<'a> {
         self.connection.origin.as_deref()
     }
 
+    /// The record of the request so far.
+    pub fn record(&self) -> &RequestRecord {
+        &self.record
+    }
+
+    /// The later of the times at which the application returned and bytes were last passed to the
+    /// kernel.
+    pub fn last_ns(&self) -> u64 {
+        self.ended_ns.max(self.transmitted_ns)
+    }
+
+    /// The interpreter slot that runs the request.
+    pub fn note_slot(&mut self, slot: usize) {
+        self.record.slot = slot;
+    }
+
+    /// The application is called.
+    pub fn note_call(&mut self, called_ns: u64) {
+        self.record.server_ns = called_ns - self.started_ns();
+    }
+
+    /// The application, called at `called_ns`, has returned; `failed` if it raised an exception.
+    pub fn note_return(&mut self, called_ns: u64, route: Route, failed: bool) {
+        self.record.route = route;
+        self.ended_ns = now_ns();
+        self.record.application_ns = self.ended_ns - called_ns;
+        self.record.failed = failed;
+    }
+
+    /// The body does not match its Content-Length.
+    pub fn note_wrong_length(&mut self) {
+        self.record.failed = true;
+    }
+
+    pub fn note_gil_wait(&mut self, wait_ns: Option<u64>) {
+        self.record.gil_wait_ns = wait_ns;
+    }
+
+    pub fn note_gil_hold(&mut self, held_ns: Option<u64>) {
+        self.record.gil_held_ns = held_ns;
+    }
+
     /// When a thread took the request.
     pub fn started_ns(&self) -> u64 {
         self.connection.times.started_ns
@@ -201,23 +243,23 @@ impl<'a> RequestContext<'a> {
         Some(left + self.body().len() as u64)
     }
 
-    /// Moves bytes of the body that have already arrived into `place`, which is not empty, without
+    /// Moves bytes of the body that have already arrived into `buffer`, which is not empty, without
     /// waiting. Returns how many.
-    pub fn read_body(&mut self, place: &mut [u8]) -> Result<usize, Broken> {
+    pub fn read_body(&mut self, buffer: &mut [u8]) -> Result<usize, Broken> {
         let body = &mut self.connection.body;
         if !body.unread().is_empty() {
-            let count = body.unread().len().min(place.len());
-            place[..count].copy_from_slice(&body.unread()[..count]);
+            let count = body.unread().len().min(buffer.len());
+            buffer[..count].copy_from_slice(&body.unread()[..count]);
             body.take(count);
             return Ok(count);
         }
-        let Some(range) = self.next_data(place.len())? else { return Ok(0) };
+        let Some(range) = self.next_data(buffer.len())? else { return Ok(0) };
         let data = self.connection.http.bytes(range);
-        place[..data.len()].copy_from_slice(data);
+        buffer[..data.len()].copy_from_slice(data);
         Ok(data.len())
     }
 
-    /// Makes bytes that `read_body` has moved or `receive_body` has received in place the beginning
+    /// Makes bytes that `read_body` has moved or `receive_body` has received in the buffer the beginning
     /// of `body`, which is empty.
     pub fn restore_body(&mut self, bytes: &[u8]) {
         debug_assert!(self.body().is_empty());
@@ -249,18 +291,18 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Waits for more of the body, which has to be decoded. Uses no Python. Bytes of a body whose
-    /// length is known are received and decoded in `place`, until it is full; returns how many, and
+    /// length is known are received and decoded in `buffer`, until it is full; returns how many, and
     /// what else happened.
-    pub fn receive_body(&mut self, place: &mut [u8]) -> (usize, Result<(), Broken>) {
+    pub fn receive_body(&mut self, buffer: &mut [u8]) -> (usize, Result<(), Broken>) {
         let begun_ns = now_ns();
         let mut filled = 0;
-        let result = self.wait_for_body(place, &mut filled);
+        let result = self.wait_for_body(buffer, &mut filled);
         self.record.input_read_ns += now_ns() - begun_ns;
         self.record.input_bytes += filled as u64;
         (filled, result.map_err(|broken| self.break_off(broken)))
     }
 
-    fn wait_for_body(&mut self, place: &mut [u8], filled: &mut usize) -> Result<(), Broken> {
+    fn wait_for_body(&mut self, buffer: &mut [u8], filled: &mut usize) -> Result<(), Broken> {
         if self.is_handed_off {
             // A forked child has no monitor, and the monitor may have held the lock at the fork.
             self.leave_forked_child();
@@ -277,7 +319,7 @@ impl<'a> RequestContext<'a> {
         loop {
             // A client that sends again and again leaves no wait in which `wait_ready` looks.
             self.check_cancelled()?;
-            let space = self.connection.http.space_in(&mut place[*filled..]);
+            let space = self.connection.http.space_in(&mut buffer[*filled..]);
             let in_place = !space.is_empty();
             if *filled > 0 && !in_place {
                 return Ok(());
@@ -446,7 +488,7 @@ impl<'a> RequestContext<'a> {
         if self.send_unsent() == Transfer::WouldBlock && self.connection.file.is_none() {
             self.resources.deferred.hand_off_rest(self.connection);
             self.is_handed_off = true;
-            self.resources.scheduler.wake_monitor_if_asleep();
+            self.resources.scheduling.wake_monitor_if_asleep();
         }
     }
 
@@ -490,7 +532,7 @@ impl<'a> RequestContext<'a> {
     /// its core. Sends the response if that takes no more than a moment. The monitor sends the
     /// rest, and the GIL does not wait for it.
     pub fn prepare_for_preemption(&mut self) {
-        let sends = self.resources.scheduler.prepare_for_preemption();
+        let sends = self.resources.scheduling.sends_before_preemption();
         if sends && !self.resources.deferred.has_rest() {
             self.take_back();
             if is_small(self.connection) {

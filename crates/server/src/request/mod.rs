@@ -1,12 +1,20 @@
-//! Requests: the context through which an application answers one, and the request's body.
+//! Requests: the context through which an application answers one.
 
-pub mod body;
 pub mod context;
 pub mod forked;
 mod refusal;
 
 pub use context::{Broken, RequestContext, Resources};
 pub use refusal::encode_refusal;
+
+/// What a request asks of those who schedule the threads.
+pub trait ThreadScheduling {
+    /// Makes the monitor notice a response that it is to send.
+    fn wake_monitor_if_asleep(&self);
+    /// Called when a thread is about to drop a GIL that it took from another thread, and may lose
+    /// its core. True if it should send its response now.
+    fn sends_before_preemption(&self) -> bool;
+}
 
 /// The interface that a worker calls for each request.
 pub trait Application {

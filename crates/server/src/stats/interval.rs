@@ -97,7 +97,7 @@ impl Interval {
         self.output_writes += counters.output_writes;
     }
 
-    pub fn add_row(&mut self, place: usize, key: impl FnOnce() -> EndpointKey, row: &PathRow) {
+    pub fn add_row(&mut self, slot: usize, key: impl FnOnce() -> EndpointKey, row: &PathRow) {
         row.response.add_to(&mut self.request);
         row.gil_wait.add_to(&mut self.gil_wait);
         let sums = Sums {
@@ -109,10 +109,10 @@ impl Interval {
             application_ns: row.application_ns,
             cpu_ns: row.cpu_ns,
         };
-        if self.interpreters.len() <= place {
-            self.interpreters.resize_with(place + 1, Sums::default);
+        if self.interpreters.len() <= slot {
+            self.interpreters.resize_with(slot + 1, Sums::default);
         }
-        self.interpreters[place].add(&sums);
+        self.interpreters[slot].add(&sums);
         let mut key = key();
         if self.endpoints.len() >= MAX_ENDPOINTS && !self.endpoints.contains_key(&key) {
             key = EndpointKey { name: OTHER.into(), is_route: false, group: String::new() };

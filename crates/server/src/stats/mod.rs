@@ -21,7 +21,7 @@ pub mod worker_times;
 
 pub use access_log::{AccessLog, LogForm};
 pub use counters::{ServerStats, WorkerCounters};
-pub use paths::{PathRow, PathTable, PathTables};
+pub use paths::{PathRow, PathTables};
 pub use routes::Route;
 pub use worker_times::WorkerTimes;
 
@@ -33,7 +33,7 @@ pub use worker_times::WorkerTimes;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestRecord {
     /// The interpreter slot that had the request.
-    pub place: usize,
+    pub slot: usize,
     /// The route within the application, if its framework reports one.
     pub route: Route,
     /// From the moment when the poller saw the connection ready until a worker thread took the

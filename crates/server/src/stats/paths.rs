@@ -20,14 +20,14 @@ const NOT_FOUND: &[u8] = b"(404)";
 
 #[derive(Default)]
 pub struct PathTable {
-    entries: Vec<Entry>,
+    entries: Vec<PathEntry>,
     /// The index of the row of each name. Bounded, so that clients cannot slow down a fast hash by
     /// collisions.
     indices: FxHashMap<Box<[u8]>, usize>,
 }
 
 /// A row, its name and the kind of its name.
-pub struct Entry {
+pub struct PathEntry {
     pub name: Box<[u8]>,
     pub kind: RowKind,
     pub route: Route,
@@ -68,32 +68,30 @@ pub struct PathRow {
 pub struct PathTables(Vec<PathTable>);
 
 impl PathTables {
-    pub fn of_place(&mut self, place: usize) -> &mut PathTable {
-        if self.0.len() <= place {
-            self.0.resize_with(place + 1, PathTable::default);
+    pub fn of_slot(&mut self, slot: usize) -> &mut PathTable {
+        if self.0.len() <= slot {
+            self.0.resize_with(slot + 1, PathTable::default);
         }
-        &mut self.0[place]
+        &mut self.0[slot]
     }
 
     pub fn merge(&mut self, other: &Self) {
-        for (place, table) in other.0.iter().enumerate() {
-            self.of_place(place).merge(table);
+        for (slot, table) in other.0.iter().enumerate() {
+            self.of_slot(slot).merge(table);
         }
     }
 
     /// All entries with their interpreter slots, in no particular order.
-    pub fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
-        let places = self.0.iter().enumerate();
-        places.flat_map(|(place, table)| table.entries.iter().map(move |entry| (place, entry)))
+    pub fn entries(&self) -> impl Iterator<Item = (usize, &PathEntry)> {
+        let slots = self.0.iter().enumerate();
+        slots.flat_map(|(slot, table)| table.entries.iter().map(move |entry| (slot, entry)))
     }
 
     /// All rows with their interpreter slots; within each slot the most requested row comes first.
     pub fn rows(&self) -> Vec<(&[u8], &PathRow, usize)> {
-        let places = self.0.iter().enumerate();
-        places
-            .flat_map(|(place, table)| {
-                table.rows().into_iter().map(move |row| (row.0, row.1, place))
-            })
+        let slots = self.0.iter().enumerate();
+        slots
+            .flat_map(|(slot, table)| table.rows().into_iter().map(move |row| (row.0, row.1, slot)))
             .collect()
     }
 }
@@ -118,7 +116,7 @@ impl PathTable {
 
     /// Adds the counters of `other`. Its endpoints are added to the row of other paths.
     pub fn merge(&mut self, other: &Self) {
-        for Entry { name, kind, row, .. } in &other.entries {
+        for PathEntry { name, kind, row, .. } in &other.entries {
             let index = match (kind, self.find(name, Route::NONE)) {
                 (RowKind::Endpoint | RowKind::Other, _) => self.index_of_others(),
                 (RowKind::Path | RowKind::NotFound, Some(index)) => index,
@@ -158,7 +156,13 @@ impl PathTable {
     fn add(&mut self, name: &[u8], kind: RowKind, route: Route) -> usize {
         let index = self.entries.len();
         let next = self.indices.insert(name.into(), index);
-        self.entries.push(Entry { name: name.into(), kind, route, row: PathRow::default(), next });
+        self.entries.push(PathEntry {
+            name: name.into(),
+            kind,
+            route,
+            row: PathRow::default(),
+            next,
+        });
         index
     }
 
@@ -263,7 +267,7 @@ mod tests {
         }
         assert!(table.entries.len() <= 2 * MAX_PATHS + 1);
         let is_endpoint =
-            |entry: &&Entry| entry.kind == RowKind::Endpoint && entry.route == Route::NONE;
+            |entry: &&PathEntry| entry.kind == RowKind::Endpoint && entry.route == Route::NONE;
         let named =
             table.entries.iter().filter(is_endpoint).find(|entry| &*entry.name == b"/item/*");
         assert!(named.unwrap().row.requests > 900);

@@ -7,7 +7,7 @@
 use crate::stats::counters::{ServerStats, WorkerCounters};
 use crate::stats::endpoints::endpoint_of;
 use crate::stats::interval::{EndpointKey, InterpreterName, Interval};
-use crate::stats::paths::{Entry, RowKind};
+use crate::stats::paths::{PathEntry, RowKind};
 use crate::stats::routes::Route;
 use crate::stats::worker_times::Reading;
 use headway_measure::Histogram;
@@ -74,14 +74,14 @@ impl ServerReport {
                 *lifetime += counters.statuses.iter().sum::<u64>();
                 interval.add_requests(&counters);
             }
-            for (place, entry) in paths.entries() {
-                interval.add_row(place, || self.endpoint(place, entry), &entry.row);
+            for (slot, entry) in paths.entries() {
+                interval.add_row(slot, || self.endpoint(slot, entry), &entry.row);
             }
         });
     }
 
-    fn endpoint(&self, place: usize, entry: &Entry) -> EndpointKey {
-        let group = self.interpreters.get(place).map_or("", |it| &it.group).to_owned();
+    fn endpoint(&self, slot: usize, entry: &PathEntry) -> EndpointKey {
+        let group = self.interpreters.get(slot).map_or("", |it| &it.group).to_owned();
         if entry.route != Route::NONE {
             if let Some(name) = self.counters.routes.name(entry.route) {
                 return EndpointKey { name: (*name).into(), is_route: true, group };

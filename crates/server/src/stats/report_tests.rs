@@ -24,7 +24,7 @@ fn report_of(interpreters: usize, requests: &[(&str, RequestRecord)]) -> Vec<u8>
     }
     let interpreter = |number: usize| InterpreterName {
         group: format!("group {number}"),
-        name: format!("place {number}"),
+        name: format!("slot {number}"),
         own_gil: number == 1,
     };
     let report = ServerReport::new(counters, (0..interpreters).map(interpreter).collect(), 2);
@@ -90,7 +90,7 @@ fn answered(status: u16, ns: u64) -> RequestRecord {
 
 #[test]
 fn threads_interpreters_and_routes_are_aggregated() {
-    let routed = RequestRecord { route: Route(1), place: 1, ..answered(200, 3_000) };
+    let routed = RequestRecord { route: Route(1), slot: 1, ..answered(200, 3_000) };
     let bytes: &'static [u8] = report_of(
         2,
         &[
@@ -112,7 +112,7 @@ fn threads_interpreters_and_routes_are_aggregated() {
         endpoints,
         [named("(404)", 1), named("/late", 1), named("/route/<id>", 2), named("/users/*", 2)]
     );
-    assert_eq!(interpreters, [named("place 0", 4), named("place 1", 2)]);
+    assert_eq!(interpreters, [named("slot 0", 4), named("slot 1", 2)]);
     let datagram = Datagram::parse(bytes).unwrap();
     let of = |id| count(datagram.fields(), id);
     assert_eq!((of(id::REQUEST_COUNT), of(id::LIFETIME_REQUESTS)), (Some(6), Some(6)));

@@ -18,7 +18,7 @@ use headway_python::object::{Object, PyResult, Raised};
 use headway_python::stored::Stored;
 
 /// The objects of an interpreter's Python code that requests need.
-pub struct Entry {
+pub struct InterpreterObjects {
     pub application: Stored,
     /// `report(exception, request)`: writes a traceback to stderr.
     pub report: Stored,
@@ -31,27 +31,27 @@ pub struct Entry {
 
 /// Belongs to one interpreter. What a thread needs besides is an [`EnvironBuilder`] of its own.
 pub struct Adapter {
-    entry: Entry,
+    objects: InterpreterObjects,
     handle_type: Stored,
     files: FileWrappers,
 }
 
 impl Adapter {
-    pub fn new(py: Attached, entry: Entry) -> PyResult<Self> {
+    pub fn new(py: Attached, objects: InterpreterObjects) -> PyResult<Self> {
         let handle_type = Stored::new(input::make_type(py)?);
-        Ok(Self { entry, handle_type, files: FileWrappers::new(py)? })
+        Ok(Self { objects, handle_type, files: FileWrappers::new(py)? })
     }
 
     /// The class of exceptions that end a request which takes too long.
     pub fn interruption(&self) -> &Stored {
-        &self.entry.interruption
+        &self.objects.interruption
     }
 
     /// For one thread: shared keys would make free-threaded threads compete for their reference
     /// counts.
     pub fn environ_builder(&self, py: Attached) -> PyResult<EnvironBuilder> {
         let file_wrapper = Object::interned(py, c"wsgi.file_wrapper")?;
-        let templates = self.entry.environs.get(py).call([])?;
+        let templates = self.objects.environs.get(py).call([])?;
         if !templates.is_list() {
             return Err(Exception::TypeError.raise(py, "the environ templates must be a list"));
         }
@@ -86,7 +86,7 @@ impl Adapter {
         if routes.is_some() && finder.is_none() {
             *finder = RouteFinder::new(py).ok();
         }
-        context.record.server_ns = called_ns - context.started_ns();
+        context.note_call(called_ns);
         let probe = match (&environ, &finder) {
             (Ok(environ), Some(finder)) if routes.is_some() => Some(finder.probe(environ)),
             _ => None,
@@ -101,17 +101,14 @@ impl Adapter {
                 route = finder.find(py, probe, iterable, routes);
             }
         };
-        let application = self.entry.application.get(py);
+        let application = self.objects.application.get(py);
         let raised = call::run(application, &self.files, &handle, environ, look_up);
         interruption::end(py, context);
-        context.record.route = route;
-        context.ended_ns = now_ns();
-        context.record.application_ns = context.ended_ns - called_ns;
-        context.record.failed = raised.iter().any(Option::is_some);
+        context.note_return(called_ns, route, raised.iter().any(Option::is_some));
         for exception in raised.into_iter().flatten() {
             self.report(&exception, &describe(context));
         }
-        if !context.record.failed && context.broken().is_none() {
+        if !context.record().failed && context.broken().is_none() {
             self.check_length(py, context);
         }
     }
@@ -125,7 +122,7 @@ impl Adapter {
         } else {
             return;
         };
-        context.record.failed = true;
+        context.note_wrong_length();
         Exception::ValueError.raise(py, message);
         self.report_raised(py, &describe(context));
     }
@@ -140,7 +137,7 @@ impl Adapter {
     /// An exception in the report itself goes to `sys.unraisablehook`.
     fn report(&self, exception: &Object, request: &str) {
         let py = exception.py();
-        let report = self.entry.report.get(py);
+        let report = self.objects.report.get(py);
         let reported = Object::from_latin1(py, request.as_bytes())
             .and_then(|request| report.call([exception, &request]));
         if reported.is_err() {

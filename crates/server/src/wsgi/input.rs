@@ -87,28 +87,28 @@ fn read_into_place<'py>(
     size: usize,
 ) -> PyResult<Object<'py>> {
     context.note_read();
-    Object::new_bytes(py, size, |place| {
+    Object::new_bytes(py, size, |buffer| {
         let mut filled = 0;
-        let result = fill(py, context, place, &mut filled);
+        let result = fill(py, context, buffer, &mut filled);
         if result.is_err() {
             // For an application that goes on in spite of the error.
-            context.restore_body(&place[..filled]);
+            context.restore_body(&buffer[..filled]);
         }
         result
     })
 }
 
-/// Fills `place` with bytes of the body: those that were received already, and those that come,
+/// Fills `buffer` with bytes of the body: those that were received already, and those that come,
 /// which it waits for without the GIL.
 fn fill(
     py: Attached,
     context: &mut RequestContext,
-    place: &mut [u8],
+    buffer: &mut [u8],
     filled: &mut usize,
 ) -> PyResult<()> {
-    let is_large = place.len() >= MIN_DIRECT_BYTES;
-    while *filled < place.len() {
-        let rest = &mut place[*filled..];
+    let is_large = buffer.len() >= MIN_DIRECT_BYTES;
+    while *filled < buffer.len() {
+        let rest = &mut buffer[*filled..];
         match context.read_body(rest) {
             Ok(0) if context.is_body_complete() => {
                 return Err(Exception::OSError.raise(py, "the body ended early"));

@@ -4,9 +4,11 @@
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::mounts::ApplicationGroups;
 use crate::limits::inbox::Received;
-use crate::limits::{Interruption, SlowRequests, Threads, note_journal};
+use crate::limits::{SlowRequests, Threads};
 use crate::pool::{Pool, PoolSettings};
 use crate::stats::{PathTables, ServerStats};
+use crate::stderr::note_journal;
+use crate::wsgi::interruption::interrupt;
 use headway_python::attached::Attached;
 use headway_python::object::PyResult;
 use headway_reporter::stacks;
@@ -82,9 +84,29 @@ impl Server {
         self.pool.cut_off()
     }
 
-    /// Waits for a request that exceeds interrupt-timeout; `None` once the server is over.
-    pub fn next_interruption(&self) -> Option<Interruption> {
-        self.pool.next_interruption()
+    /// Waits for a request that exceeds interrupt-timeout, and sets an exception in its thread.
+    /// False once the server is over. Called by a thread of its own.
+    pub fn interrupt_next(&self, py: Attached) -> bool {
+        // A sub-interpreter is entered without being attached to the caller's interpreter first: up
+        // to CPython 3.12 a thread that waits for a GIL which interpreters share asks only threads
+        // of its own interpreter to drop it.
+        let in_main = py.detach(|| {
+            let interruption = self.pool.next_interruption()?;
+            let interpreter = self.groups().interpreter(interruption.interpreter_number());
+            Some(interpreter.and_then(|interpreter| {
+                if interpreter.is_main() {
+                    return interpreter.adapter().map(|adapter| (interruption, adapter));
+                }
+                interpreter
+                    .visit(|py, adapter| interrupt(py, &interruption, adapter.interruption()));
+                None
+            }))
+        });
+        let Some(in_main) = in_main else { return false };
+        if let Some((interruption, adapter)) = in_main {
+            interrupt(py, &interruption, adapter.interruption());
+        }
+        true
     }
 
     pub fn stats(&self) -> &ServerStats {

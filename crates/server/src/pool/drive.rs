@@ -15,9 +15,9 @@ use crate::http::connection::Finished;
 use crate::http::{Head, Rejection};
 use crate::limits::{LimitMonitor, WorkerStatus};
 use crate::net::socket::{self, Transfer};
-use crate::pool::scheduler::Scheduler;
-use crate::pool::shutdown::Shutdown;
+use crate::pool::scheduler::PoolScheduler;
 use crate::request::{Application, RequestContext, Resources, encode_refusal};
+use crate::shutdown::Shutdown;
 use crate::stats::access_log::{Asked, LogForm, Request};
 use crate::stats::recorder::Recorder;
 use crate::stats::{RequestRecord, ServerStats};
@@ -38,7 +38,7 @@ pub struct Driver<A> {
     pub deadlines: Deadlines,
     pub io_timeouts: IoTimeouts,
     pub shutdown: Arc<Shutdown>,
-    pub scheduler: Arc<Scheduler>,
+    pub scheduler: Arc<PoolScheduler>,
     pub limits: LimitMonitor,
     pub stats: Arc<ServerStats>,
 }
@@ -205,7 +205,7 @@ impl<A: Application> Driver<A> {
         let resources = Resources {
             date: &state.date,
             shutdown: &self.shutdown,
-            scheduler: &self.scheduler,
+            scheduling: &*self.scheduler,
             io_timeouts: self.io_timeouts,
             worker_status: &state.status,
             deferred: &state.deferred,
@@ -213,8 +213,8 @@ impl<A: Application> Driver<A> {
         };
         let mut context = RequestContext::new(connection, resources);
         self.application.handle(thread, &mut context);
-        let (mut record, finished) = (context.record, context.finished());
-        let (ended_ns, transmitted_ns) = (context.ended_ns, context.transmitted_ns);
+        let (mut record, finished) = (*context.record(), context.finished());
+        let last_ns = context.last_ns();
         // This reclaims the bytes that the monitor has not sent.
         drop(context);
         state.gil_wait_ns += record.gil_wait_ns.unwrap_or(0);
@@ -224,7 +224,7 @@ impl<A: Application> Driver<A> {
         let defers = in_batch && is_small(connection) && write::has_unsent(connection);
         let end_ns = match defers {
             true => now_ns(),
-            false => self.send_response(connection, &mut record, ended_ns.max(transmitted_ns)),
+            false => self.send_response(connection, &mut record, last_ns),
         };
         if let Some(slow_requests) = slow_requests {
             slow_requests.end(&state.status, &record, end_ns);
