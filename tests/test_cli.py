@@ -184,7 +184,7 @@ except headway.errors.Unsupported as error:
 def test_headway_run_without_the_extension_module_is_one_line() -> None:
     code = (
         "import sys; sys.modules['headway._native'] = None; import os;"
-        "os.environ['HEADWAY'] = f'run:{os.getpid()}:interval:-:-:-:-';"
+        "os.environ['HEADWAY'] = f'run:pid={os.getpid()}';"
         "from headway import environment; environment.start(); print('ran')"
     )
     result = python("-c", code)

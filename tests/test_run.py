@@ -236,9 +236,11 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         "headway.environment",
         "headway.errors",
         "headway.meter",
-        "headway.meter.bootstrap",
+        "headway.meter.end",
         "headway.meter.engine",
         "headway.meter.report_modules",
+        "headway.meter.run_settings",
+        "headway.meter.start",
         "headway.meter.thread_names",
     }
 

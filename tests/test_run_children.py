@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from launch import PROGRAMS, environment, execute, headway, python, read_json, start
 
+from headway.meter.run_settings import Settings
+
 pytestmark = pytest.mark.free_threading
 
 WORK = (
@@ -131,7 +133,7 @@ def test_multiprocessing_is_followed(tmp_path: Path, start_method: str) -> None:
 
 
 READS_LEDGER = (
-    "from headway.meter.bootstrap import Settings;"
+    "from headway.meter.run_settings import Settings;"
     "path = Settings.from_text(os.environ['HEADWAY'].split(':', 2)[2]).ledger"
 )
 SHOWS_LEDGER = (
@@ -256,7 +258,9 @@ def run_headway(*arguments: str) -> Any:
 
 
 def following(ledger: str, policy: str) -> str:
-    return f"7:1:{policy}:-:follow:{ledger.encode().hex()}:-"
+    settings = Settings()
+    settings.pid, settings.policy, settings.follow, settings.ledger = 1, policy, True, ledger
+    return f"7:{settings.to_text()}"
 
 
 @pytest.mark.parametrize(
@@ -267,11 +271,15 @@ def following(ledger: str, policy: str) -> str:
         "nonsense",
         ":::",
         "1",
-        "x:1:interval:-:follow:-:-",
-        "1:1:interval:x:follow:-:-",
-        "1:1:interval:-:follow:x:-",
-        "1:1:nonsense:-:follow:-:-",
-        "1:1:interval:-:follow:-",
+        f"x:{Settings().to_text()}",
+        "1:pid",
+        "1:pid=1,",
+        "1:pid=x",
+        "1:pid='31",
+        "1:quiet=True",
+        "1:to_text=1",
+        "1:policy='6e6f6e73656e7365",
+        "1:ledger='x",
         following("/nowhere/at/all", "interval"),
         following("/dev/null", "priority"),
         following("/dev/zero", "deadline"),
@@ -294,7 +302,7 @@ def test_a_fifo_in_the_place_of_the_ledger_does_not_hang(tmp_path: Path) -> None
 
 
 def test_settings_for_another_process_are_not_taken(tmp_path: Path) -> None:
-    variables = environment(HEADWAY="run:1:interval:-:-:-:-")
+    variables = environment(HEADWAY="run:pid=1")
     code = "import os, sys; print('HEADWAY' in os.environ, 'headway.meter.engine' in sys.modules)"
     result = execute([sys.executable, "-c", code], env=variables)
     assert (result.stdout, result.stderr) == ("False False\n", "")

@@ -539,7 +539,7 @@ def test_a_meter_that_cannot_start_leaves_no_ledger(tmp_path: Path) -> None:
     code = (
         "import os, sys; sys.modules['headway._native'] = None;"
         "os.environ['HEADWAY'] = "
-        f"f'run:{{os.getpid()}}:interval:-:-:{ledger.encode().hex()}:-';"
+        f"f'run:pid={{os.getpid()}},ledger=\\'{ledger.encode().hex()}';"
         "from headway import environment; environment.start(); print('ran')"
     )
     result = python("-c", code)
@@ -664,7 +664,7 @@ def test_a_program_that_keeps_its_rights_has_no_more_descriptors(tmp_path: Path)
 
 @pytest.mark.parametrize("pages", [1, 2])
 def test_a_full_disk_is_no_place_for_a_ledger(tmp_path: Path, pages: int) -> None:
-    """One page is filled already; a second has room for the ledger's head, and not for books."""
+    """One page is filled already; a second has room for the ledger's head, and not for counters."""
     size = pages * resource.getpagesize()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(tmp_path)]
     if os.geteuid() != 0 or execute(mount).returncode != 0:

@@ -1,5 +1,5 @@
-"""Every program in tests/programs: the same under `headway run` as under python, and books that
-balance (DESIGN.md, "Words")."""
+"""Every program in tests/programs: the same under `headway run` as under python, and counters that
+balance (docs/design/words.md)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_a_program_is_not_disturbed_and_its_books_balance(
     assert without_addresses(measured.stderr).startswith(without_addresses(plain.stderr))
     report = read_json(out)
     for process in (report, *report["children"]):
-        check_books(process)
+        check_counters(process)
     assert not Path(f"{out}.ledger").exists()
 
 
-def check_books(process: dict[str, Any]) -> None:
+def check_counters(process: dict[str, Any]) -> None:
     rows = {
         gil["id"]: [t for t in process["threads"] if t["gil"] == gil["id"]]
         for gil in process["gils"]

@@ -7,7 +7,7 @@ the value needs. The value is one of:
 - WORD,WORD...: what a user asks for (`Request`).
 - PID:WORD,WORD...: the same, in a child or the next image of the process PID, which has acted on
   the value. A child acts on it only if `follow` is among the words, and writes nothing to stderr.
-- run:SETTINGS and follow:RUN:SETTINGS, which `headway.meter.bootstrap` makes and understands.
+- run:SETTINGS and follow:RUN:SETTINGS, which `headway.meter.run_settings` makes and understands.
 
 A user's value has no effect in an interpreter that ignores the environment (-E, -I), in the
 `headway` command, and, as any value, in a process that has rights that its user has not
@@ -19,7 +19,8 @@ from __future__ import annotations
 import os
 import sys
 
-from headway.meter import bootstrap
+from headway.meter import start as meter_start
+from headway.meter.run_settings import FOLLOW, RUN, VARIABLE, Settings, mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from headway.options import Kind
 
-VARIABLE = bootstrap.VARIABLE
 # The words with a value after "=".
 WORDS_WITH_VALUE = (
     "report",
@@ -161,10 +161,10 @@ def start() -> None:
         kind, colon, rest = value.partition(":")
         if not value or _is_secure():
             return
-        if colon and kind == bootstrap.RUN:
-            bootstrap.start_run(rest)
-        elif colon and kind == bootstrap.FOLLOW:
-            bootstrap.join(rest)
+        if colon and kind == RUN:
+            meter_start.start_run(rest)
+        elif colon and kind == FOLLOW:
+            meter_start.join(rest)
         elif sys.flags.ignore_environment or _is_headway(sys.orig_argv):
             return
         elif colon and kind.isdigit():
@@ -200,7 +200,7 @@ def _is_headway(command: list[str]) -> bool:
 
 
 def _start_first(value: str) -> None:
-    os.environ[VARIABLE] = bootstrap.mark(value)
+    os.environ[VARIABLE] = mark(value)
     from headway import errors
 
     try:
@@ -217,7 +217,7 @@ def _start_again(pid: int, value: str) -> None:
             return
         # A file that is not named after the process has the parent's report.
         words = [word for word in words if word != "report" and not _is_of_parent(word)]
-        os.environ[VARIABLE] = bootstrap.mark(value)
+        os.environ[VARIABLE] = mark(value)
     try:
         from headway.meter import engine
 
@@ -240,14 +240,14 @@ def _act(value: str, words: list[str] | None = None) -> None:
     request = Request.parse(value if words is None else ",".join(words))
     try:
         if request.report:
-            bootstrap.own(_settings(request, value))
+            meter_start.own(_settings(request, value))
             return
         engine.install(request.policy, kernel_hints=request.kernel_hints)
         if request.switch_interval_s is not None:
             sys.setswitchinterval(request.switch_interval_s)
         if request.telemetry:
-            name = bootstrap.program_name()
-            bootstrap.report_to(
+            name = meter_start.program_name()
+            meter_start.report_to(
                 request.telemetry, request.telemetry_interval_s, name, request.telemetry_group
             )
     except Exception:
@@ -256,7 +256,7 @@ def _act(value: str, words: list[str] | None = None) -> None:
         raise
 
 
-def _settings(request: Request, value: str) -> bootstrap.Settings:
+def _settings(request: Request, value: str) -> Settings:
     json_path = ledger = ""
     follow = request.follow
     if request.report_file:
@@ -268,20 +268,20 @@ def _settings(request: Request, value: str) -> bootstrap.Settings:
             ledger = f"{json_path}.ledger"
         # Otherwise each child has a report of its own.
         follow = follow and any(map(_is_of_parent, value.split(",")))
-    return bootstrap.Settings(
-        pid=os.getpid(),
-        policy=request.policy,
-        kernel_hints=request.kernel_hints,
-        switch_interval_s=request.switch_interval_s,
-        follow=follow,
-        ledger=ledger,
-        json_path=json_path,
-        telemetry=request.telemetry,
-        telemetry_interval_s=request.telemetry_interval_s,
-        telemetry_group=request.telemetry_group,
-        name=bootstrap.program_name(),
-        variable=value,
-    )
+    settings = Settings()
+    settings.pid = os.getpid()
+    settings.policy = request.policy
+    settings.kernel_hints = request.kernel_hints
+    settings.switch_interval_s = request.switch_interval_s
+    settings.follow = follow
+    settings.ledger = ledger
+    settings.json_path = json_path
+    settings.telemetry = request.telemetry
+    settings.telemetry_interval_s = request.telemetry_interval_s
+    settings.telemetry_group = request.telemetry_group
+    settings.name = meter_start.program_name()
+    settings.variable = value
+    return settings
 
 
 def _say(text: str) -> None:

@@ -4,7 +4,7 @@ The program is not run in this process image: after the checks, exec replaces it
 `python SCRIPT ARG...` (or `-m`, or `-c`), so that sys.argv, sys.path[0], __main__, stdin, signals,
 atexit and the exit status are CPython's own doing. The settings travel in the environment variable
 HEADWAY; `headway_follow.pth` makes the new image's `site` hand them to
-`headway.meter.bootstrap`, which starts the meter before the program's first line.
+`headway.meter.start`, which starts the meter before the program's first line.
 
 Nothing is written before exec, except that a file beside FILE is created and removed again to see
 that it can be.
@@ -21,7 +21,7 @@ from headway.commands import policy_flags
 from headway.errors import CommandError
 from headway.json_file import check_path, is_special
 from headway.meter import reporter
-from headway.meter.bootstrap import RUN, VARIABLE, Settings
+from headway.meter.run_settings import RUN, VARIABLE, Settings
 from headway.options import (
     SWITCH_INTERVAL,
     TELEMETRY_INTERVAL,
@@ -277,22 +277,21 @@ def run(arguments: argparse.Namespace | Values) -> NoReturn:
     profile_path = profile_file_path(arguments.profile, (json_path, trace_path))
     check_follow_file(site_directories(program.interpreter_options), program.interpreter_options)
 
-    settings = Settings(
-        pid=os.getpid(),
-        policy=arguments.policy,
-        kernel_hints=arguments.kernel_hints,
-        switch_interval_s=arguments.switch_interval,
-        follow=arguments.follow,
-        ledger=ledger_path(json_path, arguments.follow),
-        json_path=json_path,
-        trace_path=trace_path,
-        trace_events=arguments.trace_events,
-        profile_path=profile_path,
-        telemetry=arguments.telemetry or "",
-        telemetry_interval_s=arguments.telemetry_interval,
-        telemetry_group=arguments.telemetry_group or "",
-        name=program_name(program),
-    )
+    settings = Settings()
+    settings.pid = os.getpid()
+    settings.policy = arguments.policy
+    settings.kernel_hints = arguments.kernel_hints
+    settings.switch_interval_s = arguments.switch_interval
+    settings.follow = arguments.follow
+    settings.ledger = ledger_path(json_path, arguments.follow)
+    settings.json_path = json_path
+    settings.trace_path = trace_path
+    settings.trace_events = arguments.trace_events
+    settings.profile_path = profile_path
+    settings.telemetry = arguments.telemetry or ""
+    settings.telemetry_interval_s = arguments.telemetry_interval
+    settings.telemetry_group = arguments.telemetry_group or ""
+    settings.name = program_name(program)
     environment = {**os.environ, VARIABLE: f"{RUN}:{settings.to_text()}"}
     options = [*own_interpreter_options(), *program.interpreter_options]
     if program.option:
@@ -374,7 +373,7 @@ def profile_file_path(file: str | None, others: Iterable[str]) -> str:
 
 
 def ledger_path(json_path: str, follow: bool) -> str:
-    """The file that the program's books are mapped to; "" if memory will do, or must."""
+    """The file that the program's counters are mapped to; "" if memory will do, or must."""
     if json_path and not is_special(json_path):
         return f"{json_path}.ledger"
     folder = runtime_folder() if follow else ""

@@ -73,7 +73,7 @@ def read_counters() -> Raw:
         thread_names.tell_running(native.gil_name_thread)
     raw: Raw | None = native.gil_snapshot()
     if raw is None:
-        raise NotInstalled("no books to read: call headway.gil.install() first")
+        raise NotInstalled("no counters to read: call headway.gil.install() first")
     raw["interpreters"] = [id for id, has_own_gil in native.gil_interpreters() if not has_own_gil]
     return raw
 

@@ -56,10 +56,10 @@ class Reporter:
         engine.report_profile()
 
     def add_server(
-        self, server: object, threads: int, places: Sequence[tuple[str, str, bool]]
+        self, server: object, threads: int, slots: Sequence[tuple[str, str, bool]]
     ) -> None:
         """Adds a native server to the reports; see `_native.telemetry_add_server`."""
-        self._native.telemetry_add_server(self._handle, server, threads, places)
+        self._native.telemetry_add_server(self._handle, server, threads, slots)
 
     def stopping(self, reason: str, detail: str = "") -> None:
         self._native.telemetry_stopping(self._handle, reason, as_text(detail))
