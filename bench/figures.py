@@ -16,17 +16,12 @@ from typing import Any, Generic, TypeVar
 from headway.output.claim import Statement
 from headway.output.drawing import number
 from headway.output.results import Result, Results
-from headway_lab import histogram
+from headway.report.columns import aligned
 from headway_lab.results_file import KeptExperiment
 
-__all__ = ["Figures", "number", "percentile", "print_targets", "ratio", "table", "target"]
+__all__ = ["Figures", "number", "print_targets", "ratio", "table", "target"]
 
 Cell = TypeVar("Cell", bound=tuple[Any, ...])
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The percentile of values in any order; NaN without values."""
-    return histogram.percentile(sorted(values), share) if values else math.nan
 
 
 def ratio(value: float, other: float) -> float:
@@ -105,7 +100,7 @@ def experiment(
         result = Result(parameters)
         result.values = [value for value in values if math.isfinite(value)]
         results.rows.append(result)
-    return KeptExperiment(results, None, [each.verdict() for each in targets])
+    return KeptExperiment(results, None, [each.checked() for each in targets])
 
 
 def unit_of(figure: str) -> str:
@@ -133,12 +128,4 @@ def print_targets(targets: Sequence[Statement]) -> None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], names: int = 2) -> str:
     """Aligned columns: the first `names` are left-aligned, the figures are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = []
-    for row in (headings, *rows):
-        cells = [
-            cell.ljust(width) if index < names else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join(aligned([headings, *rows], names))

@@ -25,7 +25,7 @@ from places import PROGRAMS
 from visits import add_options, answered_text, heavy_page_loops, visit
 
 from headway.output.claim import Statement
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway_lab.setting import STOCK, Setting, started, stock_and
 
 NAME = "gthread"
@@ -77,7 +77,7 @@ def serving(setting: Setting, loops: int) -> Iterator[int]:
             yield port
 
 
-def check_policy(gunicorn: Program, port: int, setting: Setting) -> None:
+def check_policy(gunicorn: ChildProgram, port: int, setting: Setting) -> None:
     """Waits for the first answer: the worker, a forked child, says which policy it runs under."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_TIMEOUT_S)
     try:

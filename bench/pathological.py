@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sitting
-from figures import Figures, number, percentile, ratio, table
+from figures import Figures, number, ratio, table
 from places import PROGRAMS
 
+from headway.output.statistics import percentile
 from headway.programs.processes import NS, ProgramError, Window
 from headway_lab.setting import PROGRAMS as LAB_PROGRAMS
 from headway_lab.setting import STOCK, Setting, program, started, stock_and

@@ -32,7 +32,7 @@ from places import PROGRAMS
 
 from headway.output import statistics
 from headway.output.claim import Statement
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway_lab.setting import started
 
 NAME = "profile_cost"
@@ -85,7 +85,7 @@ COSTS = {"few": (CPU,), "many": (WORK, RATE), "most": (RATE, WORK)}
 
 
 @contextmanager
-def load(part: str, requests_per_s: float) -> Iterator[Program]:
+def load(part: str, requests_per_s: float) -> Iterator[ChildProgram]:
     """The measured program, with its client if it has one."""
     mode = "compute" if part == "few" else "echo"
     with ExitStack() as running:

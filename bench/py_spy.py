@@ -31,7 +31,7 @@ from peers import ROOT
 from places import PROGRAMS
 
 from headway.output.claim import Statement
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway_lab.setting import started
 
 NAME = "py_spy"
@@ -98,7 +98,7 @@ def find_py_spy() -> str:
 
 
 @contextmanager
-def held(program: str, seconds: float) -> Iterator[Program]:
+def held(program: str, seconds: float) -> Iterator[ChildProgram]:
     """The program, with its load if it has one."""
     with ExitStack() as running:
         command = [sys.executable, str(PROGRAMS / "held.py"), program]

@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 from places import RECIPES
 from recipe_list import Recipe
 
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway.report.model import GilReport
 from headway_lab.setting import started
 
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 class Tool:
     """A running tool, or a client of one."""
 
-    def __init__(self, place: Place, program: Program) -> None:
+    def __init__(self, place: Place, program: ChildProgram) -> None:
         self.place = place
         self.port = place.port
         self.program = program

@@ -26,7 +26,7 @@ import load_cell
 import server_idle
 import sitting
 import wrk
-from figures import Figures, number, percentile, table, target
+from figures import Figures, number, table, target
 from installed import Installed
 from peers import Server
 from places import PROGRAMS
@@ -34,6 +34,7 @@ from serving import serving
 from side_by_side import Sitting, add_options, installed_peers
 
 from headway.output.claim import Statement
+from headway.output.statistics import percentile
 from headway.programs.processes import Window
 from headway_lab.setting import STOCK, Setting, program, started, stock_and
 

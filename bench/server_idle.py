@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import sitting
-from figures import Figures, number, percentile, table, target
+from figures import Figures, number, table, target
 from installed import Installed
 from peers import PEERS, Server
 from places import PROGRAMS
@@ -35,6 +35,7 @@ from side_by_side import (
 )
 
 from headway.output.claim import Statement
+from headway.output.statistics import percentile
 from headway.programs.processes import ProgramError, Window
 from headway_lab.setting import STOCK, started
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from peers import APPLICATIONS, HEADWAY, Launch, Server, command
 
 from headway.programs import process_tree
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway_lab.setting import started
 
 START_TIMEOUT_S = 30.0
@@ -32,7 +32,7 @@ ATTEMPTS = 50
 class Served:
     """A running server that answers."""
 
-    def __init__(self, server: Server, port: int, program: Program) -> None:
+    def __init__(self, server: Server, port: int, program: ChildProgram) -> None:
         self.server = server
         self.port = port
         self.pid = program.process.pid

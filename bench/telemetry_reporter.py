@@ -37,7 +37,7 @@ MAX_DATAGRAM_BYTES = 65_536
 HEADINGS = ("server", "requests/s", "/silent", "CPU us/request", "/silent", "p99 ms", "RSS MB")
 
 
-class Inlet:
+class DatagramReceiver:
     """Receives and counts datagrams and discards them."""
 
     def __init__(self, path: Path) -> None:
@@ -61,23 +61,23 @@ class Inlet:
 
 
 @contextmanager
-def receiving() -> Iterator[tuple[str, Inlet]]:
+def receiving() -> Iterator[tuple[str, DatagramReceiver]]:
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         path = Path(folder) / "reports.sock"
-        inlet = Inlet(path)
+        datagrams = DatagramReceiver(path)
         try:
-            yield str(path), inlet
+            yield str(path), datagrams
         finally:
-            inlet.close()
+            datagrams.close()
 
 
 def measure_cell(
-    cell: Cell, installed: Installed, options: argparse.Namespace, inlet: Inlet
+    cell: Cell, installed: Installed, options: argparse.Namespace, datagrams: DatagramReceiver
 ) -> dict[str, float]:
-    before = inlet.received
+    before = datagrams.received
     found = load_cell.measure(cell, installed, options)
-    if (inlet.received > before) != (cell.server.telemetry is not None):
-        raise ProgramError(f"{cell}: {inlet.received - before} reports came")
+    if (datagrams.received > before) != (cell.server.telemetry is not None):
+        raise ProgramError(f"{cell}: {datagrams.received - before} reports came")
     return found
 
 
@@ -120,13 +120,15 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     wrk.check()
     installed = Installed([], Path())
     found = Sitting(NAME, installed)
-    with receiving() as (path, inlet):
+    with receiving() as (path, datagrams):
         servers: list[Server] = []
         for processes, threads in SHAPES:
             for server in headways(options, processes, threads):
                 servers += [server, server._replace(telemetry=path)]
         cells = [Cell("hello", "/", server) for server in servers]
-        measure_with = partial(measure_cell, installed=installed, options=options, inlet=inlet)
+        measure_with = partial(
+            measure_cell, installed=installed, options=options, datagrams=datagrams
+        )
         cells = found.run(options.rounds, cells, measure_with)
     print_table(found, cells)
     return found.conclude(targets_of(found, cells), Cell.parameters)

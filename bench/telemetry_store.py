@@ -45,15 +45,15 @@ from reported import as_another, mean_bytes, only, read_ticks, records_of
 from headway import _native
 from headway.output.claim import Statement
 from headway.programs import process_tree
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway.programs.progress import clear_progress, progress
 from headway.recorder.query.history import History
+from headway.recorder.records.merging import merge
 from headway.recorder.store import reading, schema
 from headway.recorder.store.encoding import pack_record, pack_ticks
 from headway.recorder.store.metadata import set_mark
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.retention import KEPT, forget_most, forget_old
-from headway.recorder.store.rollup import merge
 from headway.recorder.store.schema import GROUP_LEVELS, LEVELS, PROCESS_LEVELS, Level, row_id
 from headway.recorder.store.selection import EVERYTHING, Selection
 from headway.recorder.store.store import DEFAULT_LIMIT_BYTES, transact
@@ -198,7 +198,7 @@ def ingest(ticks: Sequence[bytes], seconds: float, processes: int) -> float:
     return used_s / lasted_s
 
 
-def wait_until_listening(path: str, recorder: Program) -> None:
+def wait_until_listening(path: str, recorder: ChildProgram) -> None:
     end = time.monotonic() + TIMEOUT_S
     while not os.path.exists(path):
         if time.monotonic() > end or recorder.process.poll() is not None:

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 
 import sitting
-from figures import number, percentile
+from figures import number
 from places import PROGRAMS
 
+from headway.output.statistics import percentile
 from headway.programs.processes import Window
 from headway_lab.setting import STOCK, program
 

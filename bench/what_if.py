@@ -29,7 +29,7 @@ from figures import target
 
 from headway.output.drawing import number
 from headway.output.results import Result, Results
-from headway.programs.processes import Program, ProgramError, Window
+from headway.programs.processes import ChildProgram, ProgramError, Window
 from headway.programs.progress import clear_progress, progress
 from headway.report import units
 from headway_lab.measured.wsgi.experiment import FIXED_WORK_S, TRIAL_LOOPS
@@ -117,7 +117,7 @@ def record(
 
 
 @contextmanager
-def recording_program(words: list[str], socket: Path) -> Iterator[Program]:
+def recording_program(words: list[str], socket: Path) -> Iterator[ChildProgram]:
     """Yields the recorder once it receives; afterwards, all that it received is committed."""
     with started(words, "headway telemetry", speaks=False) as recorder:
         end_s = time.monotonic() + START_TIMEOUT_S
@@ -259,7 +259,7 @@ def experiments(cases: list[Case], inside: int) -> sitting.Experiments:
                 results.rows.append(row)
         found.append(KeptExperiment(results, None, []))
     statement = target("cases that count within their predicted intervals", inside, LEAST_INSIDE)
-    found[0].statements.append(statement.verdict())
+    found[0].statements.append(statement.checked())
     return found
 
 

@@ -5,13 +5,13 @@
 
 Threads that compute, sleep, spin, echo, pass items through queues and end; forks with threads in
 the child; sub-interpreters; garbage collection; signals; subprocesses. What happens when is drawn
-from --seed; how the threads interleave is not. Every worker must get on, and the books must
+from --seed; how the threads interleave is not. Every worker must get on, and the counters must
 balance, while it runs and at its end. With --profile there is a contention profile, which ends and
 begins anew now and then, and whose sums must agree. --plain leaves Headway out: what fails then is
 CPython's.
 
 Exit status: 0 if all is well; 1 if a thread got stuck (all stacks are shown), a worker failed or
-books do not balance; 2 for bad usage.
+counters do not balance; 2 for bad usage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import traceback
 import warnings
 from typing import NoReturn
 
-from soak_books import SoakFailure, check_books, check_profile
+from soak_counters import SoakFailure, check_counters, check_profile
 from soak_workers import WORKERS
 
 from headway import gil
@@ -147,7 +147,7 @@ class Soak:
         sys.setswitchinterval(self.chance.choice(SWITCH_INTERVALS_S))
 
     def reinstall(self) -> None:
-        """The books close, and others open."""
+        """The counters close, and others open."""
         gil.uninstall()
         self.check()
         gil.install(self.policy)
@@ -159,7 +159,7 @@ class Soak:
         self.happened["profiles"] += 1
 
     def check(self) -> None:
-        check_books(gil.snapshot().report())
+        check_counters(gil.snapshot().report())
         self.happened["snapshots"] += 1
         if self.profiling is not None:
             check_profile(self.profiling.take())

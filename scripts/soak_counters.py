@@ -1,4 +1,4 @@
-"""Whether books balance and the sums of a profile agree, for a soak: see soak.py."""
+"""Whether counters balance and the sums of a profile agree, for a soak: see soak.py."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SoakFailure(Exception):
     """A failure of the soak; the text is one line."""
 
 
-def check_books(report: GilReport) -> None:
-    """Raises SoakFailure unless the books balance as ARCHITECTURE.md has it."""
+def check_counters(report: GilReport) -> None:
+    """Raises SoakFailure unless the counters balance as ARCHITECTURE.md has it."""
     for row in report.gils:
         threads = report.threads_of(row)
         drops = row.voluntary_drops + row.forced_drops
@@ -44,7 +44,7 @@ def check_books(report: GilReport) -> None:
     for child in report.children:
         # One that runs may have been seen in the middle of an event.
         if not any(row.alive for row in child.gils):
-            check_books(child)
+            check_counters(child)
 
 
 def check_profile(profile: Profile) -> None:

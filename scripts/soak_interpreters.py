@@ -4,7 +4,7 @@
 
 Two interpreters serve at a time, each for a few dozen requests; clients ask all the while. Every
 answer must be whole, every interpreter must run its atexit handlers and end, the process must stay
-the same one, and its books must close. What it has grown by is set against plain interpreters of
+the same one, and its counters must close. What it has grown by is set against plain interpreters of
 this CPython, made and ended with the same imports and no Headway around them: up to 3.13 CPython
 itself leaks megabytes with each own GIL.
 
@@ -200,7 +200,7 @@ def end(subject: Subject) -> None:
         if wrong in said:
             raise Failed(f"the server said {wrong!r}:\n{said[said.index(wrong) - 1000 :][:3000]}")
     alive = len(re.findall(r"^GIL \d+ ", said, re.M))
-    print(f"{subject.ended():,} interpreters have ended; {alive} GILs had open books.")
+    print(f"{subject.ended():,} interpreters have ended; {alive} GILs had open counters.")
 
 
 def plain_growth_kb(own_gil: bool, count: int) -> float:

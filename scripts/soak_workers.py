@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, NoReturn
 
-from soak_books import SoakFailure, check_books
+from soak_counters import SoakFailure, check_counters
 
 from headway import gil
 
@@ -178,7 +178,7 @@ def forker(chance: random.Random) -> Iterator[None]:
 
 
 def live_as_child(size: int) -> NoReturn:
-    """Threads beside the one that forked, then books of the child's own."""
+    """Threads beside the one that forked, then counters of the child's own."""
     status = 1
     try:
         # Kills, and shows all stacks before if faulthandler was told so.
@@ -191,7 +191,7 @@ def live_as_child(size: int) -> NoReturn:
         for thread in threads:
             thread.join()
         if gil.is_installed():
-            check_books(gil.snapshot().report())
+            check_counters(gil.snapshot().report())
         status = 0
     except BaseException:
         # Not through sys.stderr, which another thread may have been using.

@@ -147,7 +147,7 @@ PROGRAMS = {
 
 def run(program: str, policy: str) -> dict[str, Any]:
     gil.install(policy)
-    # No other thread runs, so the GIL was not dropped since the books opened.
+    # No other thread runs, so the GIL was not dropped since the counters opened.
     witness.witness_begin()
     PROGRAMS[program]()
     # All threads have ended; this one drops the GIL no more.

@@ -43,7 +43,7 @@ def run_metered(code: str, *options: str, **subprocess_options: Any) -> list[Any
 
 
 def assert_balanced(report: Report) -> None:
-    """The books of docs/design/words.md: exact counts; times to a rounding error of floats."""
+    """The balance of docs/design/words.md: exact counts; times to a rounding error of floats."""
     for gil in report["gils"]:
         rows = [row for row in report["threads"] if row["gil"] == gil["id"]]
         drops = gil["voluntary_drops"] + gil["forced_drops"]

@@ -1,4 +1,4 @@
-"""The meter's books: what is counted, what it is called, and that it balances at any moment."""
+"""The meter's counters: what is counted, what it is called, and that it balances at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits of a free-threaded build: parked, suspended, stopping; in books, report and text."""
+"""Waits of a free-threaded build: parked, suspended, stopping; in counters, report and text."""
 
 from __future__ import annotations
 

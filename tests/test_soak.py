@@ -87,18 +87,18 @@ def one_more_wait(row: dict[str, Any]) -> None:
         one_more_wait,
     ],
 )
-def test_books_that_do_not_balance_end_a_soak(
+def test_counters_that_do_not_balance_end_a_soak(
     sound: dict[str, Any], spoil: Callable[[dict[str, Any]], None]
 ) -> None:
     from headway.report.model import GilReport
 
     sys.path.insert(0, str(SCRIPTS))
     try:
-        from soak_books import SoakFailure, check_books
+        from soak_counters import SoakFailure, check_counters
     finally:
         sys.path.remove(str(SCRIPTS))
-    check_books(GilReport.decode(sound))
+    check_counters(GilReport.decode(sound))
     spoilt = copy.deepcopy(sound)
     spoil(spoilt["gils"][0])
     with pytest.raises(SoakFailure, match=f"pid {sound['pid']}, GIL 0"):
-        check_books(GilReport.decode(spoilt))
+        check_counters(GilReport.decode(spoilt))

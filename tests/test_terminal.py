@@ -151,10 +151,10 @@ def test_what_the_books_lack_is_said() -> None:
     made = {**convoy(), "unmeasured_events": 3, "unmeasured_gils": 1, "unlisted_children": 2}
     text = " ".join(terminal.draw(decoded(made)).split())
     assert (
-        "Not in these books, for want of room: 3 events of threads, 1 own GIL of sub-interpreters, "
+        "Not counted, for want of room: 3 events of threads, 1 own GIL of sub-interpreters, "
         "2 of the children." in text
     )
-    assert "Not in these books" not in terminal.draw(decoded(convoy()))
+    assert "Not counted, for want of room" not in terminal.draw(decoded(convoy()))
 
 
 def test_several_gils_are_told_apart() -> None:

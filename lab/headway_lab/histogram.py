@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headway.output.results import Result
+from headway.output.statistics import percentile
 from headway.recorder.records.histogram import Histogram, zeros
 
 NS = 1_000_000_000  # in a second
@@ -17,12 +18,6 @@ LOWEST_POWER = 9
 HIGHEST_POWER = 37
 STEPS = 16
 LONGER_NS = 2**64 - 1
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of sorted values that at least `share` of all do not exceed; numpy calls it
-    `inverted_cdf`."""
-    return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 
 def histogram(samples_s: Sequence[float]) -> Histogram:

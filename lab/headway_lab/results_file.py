@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, TypedDict
 from headway import json_file, json_shape
 from headway.errors import CommandError, reason_of
 from headway.output import statistics
-from headway.output.claim import Verdict
+from headway.output.claim import CheckedClaim
 from headway.output.metadata import Metadata
 from headway.output.results import Result, Results
 from headway.recorder.records.histogram import Histogram
@@ -97,7 +97,7 @@ class KeptExperiment(NamedTuple):
 
     results: Results
     higher_is_better: bool | None
-    statements: list[Verdict]
+    statements: list[CheckedClaim]
 
 
 class Kept(NamedTuple):
@@ -149,10 +149,10 @@ def _to_dict(kept: Kept) -> dict[str, Any]:
     }
 
 
-def _statements(experiment: Experiment, results: Results) -> list[Verdict]:
+def _statements(experiment: Experiment, results: Results) -> list[CheckedClaim]:
     """The verdicts; empty if the statements fail, so that values that took hours are kept."""
     try:
-        return [each.verdict() for each in experiment.statements(results)]
+        return [each.checked() for each in experiment.statements(results)]
     except Exception:
         # The function that shows the results raises and reports the same exception.
         return []
@@ -302,8 +302,8 @@ def _direction(unit: str) -> bool | None:
     return False if unit in LOWER_IS_BETTER else None
 
 
-def _verdict(found: StoredStatement, place: str) -> Verdict:
-    verdict = Verdict(
+def _verdict(found: StoredStatement, place: str) -> CheckedClaim:
+    verdict = CheckedClaim(
         found["text"],
         found.get("value"),
         found.get("allowed", ""),

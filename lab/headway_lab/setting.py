@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.programs import processes
-from headway.programs.processes import LIFETIME_S, Program, ProgramError
+from headway.programs.processes import LIFETIME_S, ChildProgram, ProgramError
 
 PROGRAMS = Path(__file__).resolve().parent / "measured" / "programs"
 
@@ -69,7 +69,7 @@ def started(
     speaks: bool = True,
     environment: Mapping[str, str] | None = None,
     lifetime_s: int = LIFETIME_S,
-) -> AbstractContextManager[Program]:
+) -> AbstractContextManager[ChildProgram]:
     """`processes.started`, for programs in any folder that use the modules of `programs/`."""
     return processes.started(
         command,
@@ -83,7 +83,7 @@ def started(
 
 def program(
     setting: Setting, script: str, *arguments: str, folder: Path = PROGRAMS
-) -> AbstractContextManager[Program]:
+) -> AbstractContextManager[ChildProgram]:
     """A program of `programs/`, or of another folder, under `setting`. It is run from its file, so
     that an interpreter without Headway can run it too."""
     words = [str(folder / f"{script}.py"), *arguments]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import _native
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.receiver import Recorder
 from headway.recorder.store.store import Store
 
 START = 1_700_000_040.0

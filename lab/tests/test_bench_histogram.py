@@ -16,8 +16,9 @@ import pytest
 from launch import headway
 from test_statistics import DISTRIBUTIONS
 
+from headway.output.statistics import percentile
 from headway_lab import rank_test
-from headway_lab.histogram import histogram, percentile, upper_bound_ns
+from headway_lab.histogram import histogram, upper_bound_ns
 
 try:
     # Here, because numpy starts threads that stay.

@@ -113,7 +113,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     statements = MADE.statements(written)
     assert statements
     assert MADE.statements(read) == statements
-    assert experiment.statements == [each.verdict() for each in statements]
+    assert experiment.statements == [each.checked() for each in statements]
     # Once more, from what was read.
     again = results_file.read(str(write(tmp_path / "b.json", read, python="3.13.0")))
     assert again.metadata == kept.metadata

@@ -17,7 +17,7 @@ from made_stores import store, tick
 from headway.json_file import to_json
 from headway.programs.processes import Window
 from headway.recorder.receive.datagrams import Inlet
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.receiver import Recorder
 from headway.recorder.store.store import Store
 from headway_lab.commands.simulate_recording import prediction_dict
 from headway_lab.measured.wsgi.load import CONNECTIONS

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from overheard import TIMEOUT_S, Overheard
+from started_program import TIMEOUT_S, StartedProgram
 
 
-class Recorded(Overheard):
+class Recorded(StartedProgram):
     """A running recorder with its site."""
 
     def __init__(self, folder: Path, *options: str, launcher: tuple[str, ...] = ()) -> None:

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 from heard import GC_EVENT, MARK, TICK, Ear
 from recorded import Recorded
-from test_recorder import Station, wait_until
+from test_recorder import Service, wait_until
 from test_store import TEXTS
 from ticks import tick
 
@@ -103,10 +103,10 @@ for _ in range(500):
 
 
 @pytest.fixture
-def station(tmp_path: Path) -> Iterator[Station]:
-    station = Station(tmp_path)
-    yield station
-    station.stop()
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path)
+    yield service
+    service.stop()
 
 
 def record_datagrams(folder: Path) -> list[Path]:
@@ -190,26 +190,26 @@ def test_a_flood_of_changed_datagrams(tmp_path: Path) -> None:
         recorder.stop()
 
 
-def test_genuine_datagrams_beyond_what_a_process_reports(station: Station) -> None:
+def test_genuine_datagrams_beyond_what_a_process_reports(service: Service) -> None:
     number = 5_000
-    station.socket.settimeout(LONGEST_S)
-    station.send(*(tick(os.getpid(), n, time.time()) for n in range(1, number + 1)))
-    health = station.settle()
-    refused = station.recorder.refused["rate"]
+    service.socket.settimeout(LONGEST_S)
+    service.send(*(tick(os.getpid(), n, time.time()) for n in range(1, number + 1)))
+    health = service.settle()
+    refused = service.recorder.refused["rate"]
     assert refused > number // 2
-    (sender,) = station.recorder.known()
-    kept = station.recorder.live.ticks(0, 2.0**40)
+    (sender,) = service.recorder.known()
+    kept = service.recorder.live.ticks(0, 2.0**40)
     assert len(kept) + health["refused"] == number
     assert {each.sender for each in kept} == {sender}
 
 
-def test_five_hundred_processes(station: Station) -> None:
-    subprocess.run([sys.executable, "-c", PROCESSES, station.path], check=True, timeout=LONGEST_S)
-    station.sent = 500
-    health = station.settle()
+def test_five_hundred_processes(service: Service) -> None:
+    subprocess.run([sys.executable, "-c", PROCESSES, service.path], check=True, timeout=LONGEST_S)
+    service.sent = 500
+    health = service.settle()
     assert (health["refused"], health["malformed"], health["processes"]) == (0, 0, 500)
     now = time.time()
-    assert len(station.history.per_process(now - 300, now + 1, EVERYTHING)) == 500
+    assert len(service.history.per_process(now - 300, now + 1, EVERYTHING)) == 500
 
 
 def test_identities_do_not_exceed_the_limit_of_the_store(tmp_path: Path) -> None:
@@ -256,15 +256,15 @@ def report(container: tuple[str, ...], path: str, hosts: tuple[str, ...], number
         )
 
 
-def test_two_containers_below_the_recorder(station: Station, container: tuple[str, ...]) -> None:
+def test_two_containers_below_the_recorder(service: Service, container: tuple[str, ...]) -> None:
     """The kernel attests pids of our namespace; both processes claim 1."""
-    report(container, station.path, ("one", "two"), 5)
-    station.sent = 10
-    health = station.settle()
+    report(container, service.path, ("one", "two"), 5)
+    service.sent = 10
+    health = service.settle()
     assert (health["refused"], health["malformed"], health["sequence_gaps"]) == (0, 0, 0)
-    found = {(each.host, each.pid, each.pid_confirmed) for each in station.recorder.known()}
+    found = {(each.host, each.pid, each.pid_confirmed) for each in service.recorder.known()}
     assert found == {("one", 1, False), ("two", 1, False)}
-    first, second = [each.source for each in station.recorder.known()]
+    first, second = [each.source for each in service.recorder.known()]
     assert first is not None
     assert first.is_attested
     assert first != second

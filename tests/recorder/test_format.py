@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from headway import _native
-from headway.recorder.receive.processes import IDENTITY
+from headway.recorder.receive.senders import IDENTITY
 
 TICK = {
     "hostname": "host",

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from heard import TICK, Ear
 from launch import environment
-from overheard import TIMEOUT_S
 from recorded import Recorded
 from served import FREE_THREADING
+from started_program import TIMEOUT_S
 from test_depth import asking
 from ticking import HEADWAY, INTERVAL, Ticking
 

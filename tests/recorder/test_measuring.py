@@ -11,7 +11,7 @@ from ticks import START, Bench, tick
 
 from headway.recorder.export.families import collect
 from headway.recorder.query.measuring import measure, measure_now
-from headway.recorder.query.query import Question, Range
+from headway.recorder.query.query import Query, Range
 from headway.recorder.site import api
 from headway.recorder.store.schema import PROCESS_LEVELS
 from headway.recorder.store.selection import EVERYTHING
@@ -129,7 +129,7 @@ def test_a_late_tick_multiplies_no_level(
         [f"from={end - steps * step}", f"to={end}", f"points={steps:.0f}"]
         + [f"pid={pid}" for pid in pids]
     )
-    answer = api.series(bench.history, Question(query))
+    answer = api.series(bench.history, Query(query))
     requests = bench.requests(START, end + 1)
     bench.stop()
     found = [point["summary"] for point in answer["points"] if point["summary"]]

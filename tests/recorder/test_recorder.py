@@ -23,8 +23,8 @@ from headway import _native
 from headway.errors import CommandError
 from headway.recorder.query.history import History
 from headway.recorder.receive import live
-from headway.recorder.receive.datagrams import Inlet
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.datagrams import DatagramReceiver
+from headway.recorder.receive.receiver import Recorder
 from headway.recorder.store import store
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.selection import EVERYTHING
@@ -42,14 +42,16 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-class Station:
+class Service:
     """A recorder with everything, and a socket to send to it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "in.sock")
         self.store = Store(str(folder / "store.sqlite"))
         self.lines: list[str] = []
-        self.recorder = Recorder(Inlet(self.path, 0o660, None), self.store, tell=self.lines.append)
+        self.recorder = Recorder(
+            DatagramReceiver(self.path, 0o660, None), self.store, tell=self.lines.append
+        )
         self.history = History(
             self.recorder.live,
             self.recorder.known,
@@ -78,36 +80,36 @@ class Station:
 
 
 @pytest.fixture
-def station(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Station]:
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     monkeypatch.setattr(store, "COMMIT_INTERVAL_S", 0.1)
-    station = Station(tmp_path)
-    yield station
-    station.stop()
+    service = Service(tmp_path)
+    yield service
+    service.stop()
 
 
-def test_what_is_sent_is_recorded(station: Station) -> None:
+def test_what_is_sent_is_recorded(service: Service) -> None:
     now = time.time()
-    station.send(*(tick(os.getpid(), n, now + n / 1000) for n in range(1, 201)))
-    assert station.settle()["malformed"] == 0
-    assert requests(station.history.record(now, now + 1, EVERYTHING)) == 2000
-    (process,) = station.history.processes()
+    service.send(*(tick(os.getpid(), n, now + n / 1000) for n in range(1, 201)))
+    assert service.settle()["malformed"] == 0
+    assert requests(service.history.record(now, now + 1, EVERYTHING)) == 2000
+    (process,) = service.history.processes()
     assert (process.host, process.pid, process.alive) == ("alpha", os.getpid(), True)
     # The kernel says so too.
-    (sender,) = station.recorder.known()
+    (sender,) = service.recorder.known()
     assert sender.pid_confirmed is True
 
 
-def test_another_pid_than_the_senders_is_noted(station: Station) -> None:
-    station.send(tick(1, 1, time.time()))
-    station.settle()
-    (sender,) = station.recorder.known()
+def test_another_pid_than_the_senders_is_noted(service: Service) -> None:
+    service.send(tick(1, 1, time.time()))
+    service.settle()
+    (sender,) = service.recorder.known()
     assert sender.pid_confirmed is False
 
 
 @pytest.mark.parametrize("path", DATAGRAMS, ids=lambda path: path.stem)
-def test_datagrams_of_a_real_mod_wsgi(station: Station, path: Path) -> None:
-    station.send(path.read_bytes())
-    health = station.settle()
+def test_datagrams_of_a_real_mod_wsgi(service: Service, path: Path) -> None:
+    service.send(path.read_bytes())
+    health = service.settle()
     assert (health["malformed"], health["refused"], health["processes"]) == (0, 0, 1)
 
 
@@ -133,22 +135,22 @@ def malformed() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("what", malformed())
-def test_malformed_datagrams_are_counted_and_dropped(station: Station, what: str) -> None:
-    station.send(malformed()[what])
-    station.send(tick(7, 1, time.time()))
-    health = station.settle()
+def test_malformed_datagrams_are_counted_and_dropped(service: Service, what: str) -> None:
+    service.send(malformed()[what])
+    service.send(tick(7, 1, time.time()))
+    health = service.settle()
     assert (health["received"], health["malformed"], health["processes"]) == (2, 1, 1)
-    assert sum(station.recorder.malformed.values()) == 1
-    assert requests(station.history.record(time.time() - 60, time.time() + 1, EVERYTHING)) == 10
+    assert sum(service.recorder.malformed.values()) == 1
+    assert requests(service.history.record(time.time() - 60, time.time() + 1, EVERYTHING)) == 10
 
 
-def test_a_datagram_larger_than_any(station: Station) -> None:
-    station.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
-    station.send(tick(7, 1, time.time()) + bytes(100_000))
-    station.send(tick(7, 2, time.time()))
-    health = station.settle()
+def test_a_datagram_larger_than_any(service: Service) -> None:
+    service.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+    service.send(tick(7, 1, time.time()) + bytes(100_000))
+    service.send(tick(7, 2, time.time()))
+    health = service.settle()
     assert health["malformed"] == 1
-    assert dict(station.recorder.malformed) == {"oversized": 1}
+    assert dict(service.recorder.malformed) == {"oversized": 1}
 
 
 def test_descriptors_in_datagrams_are_closed(tmp_path: Path) -> None:
@@ -173,24 +175,24 @@ def test_descriptors_in_datagrams_are_closed(tmp_path: Path) -> None:
         recorder.stop()
 
 
-def test_a_field_that_comes_twice_is_malformed(station: Station) -> None:
+def test_a_field_that_comes_twice_is_malformed(service: Service) -> None:
     """Many values of a setting would be a list of any length in the identity of the process."""
     good = tick(7, 1, time.time(), policy="priority")
     # Field 1002 is the policy.
     again = b"\xea\x03\x04\x08\x00deadline"
-    station.send(good + again, good + 5_000 * again, good)
-    assert station.settle()["malformed"] == 2
-    assert dict(station.recorder.malformed) == {"field N comes twice": 2}
-    (sender,) = station.recorder.known()
+    service.send(good + again, good + 5_000 * again, good)
+    assert service.settle()["malformed"] == 2
+    assert dict(service.recorder.malformed) == {"field N comes twice": 2}
+    (sender,) = service.recorder.known()
     assert sender.identity["policy"] == "priority"
 
 
 def test_a_datagram_that_the_recorder_fails_to_process_ends_nothing(
-    station: Station, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither while it is read nor afterwards, with others."""
-    identify = station.recorder.senders.identify
-    add = station.recorder.totals.add
+    identify = service.recorder.senders.identify
+    add = service.recorder.totals.add
 
     def fail_for_one(kind: int, pid: int, *rest: Any) -> Any:
         if pid == 13:
@@ -198,43 +200,43 @@ def test_a_datagram_that_the_recorder_fails_to_process_ends_nothing(
         return identify(kind, pid, *rest)
 
     def fail_once(ticks: Any) -> None:
-        monkeypatch.setattr(station.recorder.totals, "add", add)
+        monkeypatch.setattr(service.recorder.totals, "add", add)
         raise LookupError("another")
 
-    monkeypatch.setattr(station.recorder.senders, "identify", fail_for_one)
+    monkeypatch.setattr(service.recorder.senders, "identify", fail_for_one)
     now = time.time()
-    station.send(tick(13, 1, now), tick(7, 1, now), tick(13, 2, now))
-    assert station.settle()["malformed_by_reason"] == {"internal error": 2}
-    monkeypatch.setattr(station.recorder.totals, "add", fail_once)
-    station.send(tick(7, 2, now))
-    wait_until(lambda: station.history.health()["malformed"] == 3)
-    station.send(tick(7, 3, now))
-    station.settle()
-    assert [sender.sequence for sender in station.recorder.known()] == [3]
-    (line,) = station.lines
+    service.send(tick(13, 1, now), tick(7, 1, now), tick(13, 2, now))
+    assert service.settle()["malformed_by_reason"] == {"internal error": 2}
+    monkeypatch.setattr(service.recorder.totals, "add", fail_once)
+    service.send(tick(7, 2, now))
+    wait_until(lambda: service.history.health()["malformed"] == 3)
+    service.send(tick(7, 3, now))
+    service.settle()
+    assert [sender.sequence for sender in service.recorder.known()] == [3]
+    (line,) = service.lines
     assert line.startswith("a datagram could not be processed (")
     assert line.isprintable()
     assert "RuntimeError: a defect" in line
 
 
-def test_reception_goes_on_after_an_error(station: Station) -> None:
+def test_reception_goes_on_after_an_error(service: Service) -> None:
     """Of the socket itself, for which a file stands in for a while."""
-    descriptor = station.recorder._inlet.socket.fileno()
+    descriptor = service.recorder._datagrams.socket.fileno()
     kept = os.dup(descriptor)
     try:
         now = time.time()
         with open(os.devnull, "rb") as file:
             os.dup2(file.fileno(), descriptor)
         # The thread still waits for the socket.
-        station.send(tick(7, 1, now))
-        wait_until(lambda: station.lines)
+        service.send(tick(7, 1, now))
+        wait_until(lambda: service.lines)
         os.dup2(kept, descriptor)
     finally:
         os.close(kept)
-    station.send(tick(7, 2, now))
-    station.settle()
-    assert [sender.sequence for sender in station.recorder.known()] == [2]
-    failed, again = station.lines
+    service.send(tick(7, 2, now))
+    service.settle()
+    assert [sender.sequence for sender in service.recorder.known()] == [2]
+    failed, again = service.lines
     assert failed.startswith("nothing can be received (")
     assert failed.endswith(
         "OSError: [Errno 88] Socket operation on non-socket); it is tried again every 1 s"
@@ -264,7 +266,7 @@ def test_events_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.stop()
 
 
-def test_any_bytes_at_all(station: Station) -> None:
+def test_any_bytes_at_all(service: Service) -> None:
     """Mutations of good datagrams, the same ones every time: none ends the recorder, and what
     passes for good breaks nothing behind it either."""
     choose = random.Random(6)
@@ -274,87 +276,87 @@ def test_any_bytes_at_all(station: Station) -> None:
         for _ in range(choose.randrange(1, 8)):
             place = choose.randrange(len(datagram))
             datagram[place] = choose.randrange(256)
-        station.send(bytes(datagram[: choose.randrange(1, len(datagram) + 1)]))
-    health = station.settle()
+        service.send(bytes(datagram[: choose.randrange(1, len(datagram) + 1)]))
+    health = service.settle()
     assert health["malformed"] > 0
     end = time.time() + 100
-    station.history.record(end - 90_000, end, EVERYTHING)
-    station.history.per_process(end - 90_000, end, EVERYTHING)
-    station.history.slots(end - 600, end, 10, EVERYTHING)
+    service.history.record(end - 90_000, end, EVERYTHING)
+    service.history.per_process(end - 90_000, end, EVERYTHING)
+    service.history.slots(end - 600, end, 10, EVERYTHING)
     for kind in ("slow", "lifecycle", "gc", "hold"):
-        station.history.events(kind, end - 90_000, end, EVERYTHING, 10_000)
-    before = station.history.health()["received"]
-    station.send(tick(os.getpid(), 2, time.time()))
-    assert station.settle()["received"] == before + 1
-    wait_until(lambda: station.store.health()["waiting"] == 0)
-    assert station.store.error == ""
+        service.history.events(kind, end - 90_000, end, EVERYTHING, 10_000)
+    before = service.history.health()["received"]
+    service.send(tick(os.getpid(), 2, time.time()))
+    assert service.settle()["received"] == before + 1
+    wait_until(lambda: service.store.health()["waiting"] == 0)
+    assert service.store.error == ""
 
 
-def test_names_are_only_names(station: Station) -> None:
+def test_names_are_only_names(service: Service) -> None:
     """Names come back as they are, whatever is in them, except for control characters."""
     names = ["</script><script>alert(1)</script>", "'; DROP TABLE tick; --", "\x1b[2J", "a\0b", "ü"]
     now = time.time()
-    station.send(
+    service.send(
         *(tick(pid, 1, now, hostname=name, process_group=name) for pid, name in enumerate(names))
     )
-    station.settle()
-    wait_until(lambda: station.store.health()["waiting"] == 0)
+    service.settle()
+    wait_until(lambda: service.store.health()["waiting"] == 0)
     shown = {columns.printable(name) for name in names}
-    assert {each.group for each in station.history.processes()} == shown
-    rows = station.history.per_process(now - 200, now + 1, EVERYTHING)
+    assert {each.group for each in service.history.processes()} == shown
+    rows = service.history.per_process(now - 200, now + 1, EVERYTHING)
     assert {process.host for process, _ in rows} == shown
 
 
-def test_many_events_of_one_process_leave_room_for_others(station: Station) -> None:
+def test_many_events_of_one_process_leave_room_for_others(service: Service) -> None:
     now = time.time()
     for n in range(1, 400):
-        station.send(
+        service.send(
             _native.telemetry_encode(
                 9, 7, n, now, {"gc_event_start_stamp": now - n / 1000, "gc_event_duration": 0.0001}
             )
         )
-    station.send(_native.telemetry_encode(9, 8, 1, now, {"gc_event_duration": 0.5}))
-    health = station.settle()
+    service.send(_native.telemetry_encode(9, 8, 1, now, {"gc_event_duration": 0.5}))
+    health = service.settle()
     assert health["short_collections_left_out"] > 100
     assert health["events_left_out"] == 0
-    found = station.history.events("gc", now - 10, now + 1, EVERYTHING, 1000)
+    found = service.history.events("gc", now - 10, now + 1, EVERYTHING, 1000)
     assert {each["pid"] for each in found} == {7, 8}
 
 
 def test_the_socket_is_for_its_group(tmp_path: Path) -> None:
     path = tmp_path / "in.sock"
-    inlet = Inlet(str(path), 0o620, None)
+    datagrams = DatagramReceiver(str(path), 0o620, None)
     found = path.stat()
     assert stat.S_ISSOCK(found.st_mode)
     assert stat.S_IMODE(found.st_mode) == 0o620
-    inlet.close()
+    datagrams.close()
     assert not path.exists()
     if os.geteuid() == 0:
-        inlet = Inlet(str(path), 0o660, "12345")
+        datagrams = DatagramReceiver(str(path), 0o660, "12345")
         assert path.stat().st_gid == 12345
-        inlet.close()
+        datagrams.close()
     with pytest.raises(CommandError, match="no such group"):
-        Inlet(str(path), 0o660, "no such group")
+        DatagramReceiver(str(path), 0o660, "no such group")
 
 
 def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "in.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gone:
         gone.bind(str(path))
-    Inlet(str(path), 0o660, None).close()
+    DatagramReceiver(str(path), 0o660, None).close()
 
 
 def test_a_socket_that_somebody_listens_on_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "in.sock")
-    inlet = Inlet(path, 0o660, None)
+    datagrams = DatagramReceiver(path, 0o660, None)
     with pytest.raises(CommandError, match="somebody listens there already") as caught:
-        Inlet(path, 0o660, None)
+        DatagramReceiver(path, 0o660, None)
     assert caught.value.exit_code == 2
     # And is not disturbed.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"x", path)
-    assert inlet.socket.recv(10) == b"x"
-    inlet.close()
+    assert datagrams.socket.recv(10) == b"x"
+    datagrams.close()
 
 
 @pytest.mark.parametrize("is_listening", [False, True])
@@ -365,7 +367,7 @@ def test_a_servers_socket_is_left_alone(tmp_path: Path, is_listening: bool) -> N
         if is_listening:
             server.listen()
         with pytest.raises(CommandError, match="somebody listens there already"):
-            Inlet(path, 0o660, None)
+            DatagramReceiver(path, 0o660, None)
     assert os.path.exists(path)
 
 
@@ -373,21 +375,21 @@ def test_a_file_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "in.sock"
     path.write_text("dear diary")
     with pytest.raises(CommandError, match="it is no socket"):
-        Inlet(str(path), 0o660, None)
+        DatagramReceiver(str(path), 0o660, None)
     assert path.read_text() == "dear diary"
 
 
 def test_a_recorders_socket_of_another_recorder_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "in.sock"
-    first = Inlet(str(path), 0o660, None)
+    first = DatagramReceiver(str(path), 0o660, None)
     path.unlink()
-    second = Inlet(str(path), 0o660, None)
+    second = DatagramReceiver(str(path), 0o660, None)
     first.close()
     assert path.exists()
     second.close()
 
 
-def test_other_processes_report(station: Station, tmp_path: Path) -> None:
+def test_other_processes_report(service: Service, tmp_path: Path) -> None:
     """As many as there are: each its own."""
     send = (
         "import sys, os, time; sys.path.insert(0, sys.argv[1]); from ticks import *; import socket;"
@@ -396,13 +398,13 @@ def test_other_processes_report(station: Station, tmp_path: Path) -> None:
     )
     here = str(Path(__file__).parent)
     children = [
-        subprocess.Popen([sys.executable, "-c", send, here, station.path]) for _ in range(3)
+        subprocess.Popen([sys.executable, "-c", send, here, service.path]) for _ in range(3)
     ]
     for child in children:
         assert child.wait(TIMEOUT_S) == 0
-    station.sent = 150
-    station.settle()
-    rows = station.history.per_process(time.time() - 60, time.time() + 1, EVERYTHING)
+    service.sent = 150
+    service.settle()
+    rows = service.history.per_process(time.time() - 60, time.time() + 1, EVERYTHING)
     assert {(process.pid, requests(record)) for process, record in rows} == {
         (child.pid, 500) for child in children
     }

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headway.recorder.receive import processes
-from headway.recorder.receive.processes import Refused, Sender, Senders, Source, source_of
+from headway.recorder.receive import senders
+from headway.recorder.receive.senders import Refused, Senders, source_of
+from headway.recorder.records.sender import Sender, Source
 
 NOW = 1_700_000_000.0
 TICK, SLOW, STARTED, STOPPED = 2, 4, 5, 7
@@ -124,13 +125,13 @@ def test_clocks_that_are_off(heard: Heard, stamp: float, is_believed: bool) -> N
 
 
 def test_nobody_has_that_many_processes(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAX_SENDERS", 100)
+    monkeypatch.setattr(senders, "MAX_SENDERS", 100)
     for pid in range(100):
         heard(1, pid=pid)
     with pytest.raises(Refused):
         heard(1, pid=100)
     assert heard(2, pid=5).sequence == 2
-    heard.now += processes.FORGOTTEN_AFTER_S + 1
+    heard.now += senders.FORGOTTEN_AFTER_S + 1
     heard.senders.forget_silent(heard.now)
     assert len(heard.senders) == 0
     assert heard(1, pid=100).pid == 100
@@ -182,19 +183,19 @@ def test_new_processes_of_one_sender_in_a_minute(heard: Heard) -> None:
         raise AssertionError("it was never refused")
 
     assert name_until_refused() == MINE.bounds.new_per_minute
-    heard.now += processes.FORGOTTEN_AFTER_S + 1
+    heard.now += senders.FORGOTTEN_AFTER_S + 1
     heard.senders.forget_silent(heard.now)
     assert name_until_refused() == MINE.bounds.new_per_minute
 
 
 def test_a_user_has_a_bound(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAX_SENDERS_OF_USER", 10)
+    monkeypatch.setattr(senders, "MAX_SENDERS_OF_USER", 10)
     for pid in range(1, 11):
         heard(1, pid=pid, source=Source(33, pid))
     with pytest.raises(Refused, match=r"^processes of a user$"):
         heard(1, pid=11, source=Source(33, 11))
     heard(1, pid=11, source=Source(34, 11))
-    heard.now += processes.FORGOTTEN_AFTER_S + 1
+    heard.now += senders.FORGOTTEN_AFTER_S + 1
     heard.senders.forget_silent(heard.now)
     heard(1, pid=11, source=Source(33, 11))
 
@@ -233,8 +234,8 @@ def test_a_sequence_that_nobody_reaches_is_refused(heard: Heard) -> None:
 def test_counts_of_losses_grow_as_fast_as_a_process_can_lose(heard: Heard) -> None:
     heard(1, ticks_unsent=3, records_lost=2**64 - 1)
     heard(2, ticks_unsent=2**64 - 1)
-    assert heard.senders.unsent == 3 + processes.MAX_AT_ONCE
-    assert heard.senders.records_lost == processes.MAX_AT_ONCE
+    assert heard.senders.unsent == 3 + senders.MAX_AT_ONCE
+    assert heard.senders.records_lost == senders.MAX_AT_ONCE
 
 
 def test_ticks_tell_of_no_more_time_than_passed(heard: Heard) -> None:
@@ -259,15 +260,15 @@ def test_datagrams_that_waited_in_the_socket_catch_up(heard: Heard) -> None:
 def test_what_the_forgotten_lost_stays_counted(heard: Heard) -> None:
     heard(1)
     heard(5, ticks_unsent=2, records_lost=4)
-    heard.now += processes.FORGOTTEN_AFTER_S + 1
+    heard.now += senders.FORGOTTEN_AFTER_S + 1
     heard.senders.forget_silent(heard.now)
     assert (heard.senders.lost, heard.senders.unsent, heard.senders.records_lost) == (3, 2, 4)
 
 
 def test_strings_are_bounded(heard: Heard) -> None:
     sender = heard(1, hostname="x" * 9000, process_group="y" * 9000, policy="z" * 9000)
-    assert len(sender.host) == len(sender.group) == processes.MAX_NAME
-    assert len(sender.identity["policy"]) == processes.MAX_NAME
+    assert len(sender.host) == len(sender.group) == senders.MAX_NAME
+    assert len(sender.identity["policy"]) == senders.MAX_NAME
 
 
 def test_fields_of_a_wrong_type_are_no_identity(heard: Heard) -> None:
@@ -287,7 +288,7 @@ def test_forgetting_many_takes_no_look_at_all_others_for_each(heard: Heard) -> N
     for pid in range(100):
         heard(1, pid=pid)
         heard(2, SLOW, pid=pid)
-    heard.now += processes.FORGOTTEN_AFTER_S + 1
+    heard.now += senders.FORGOTTEN_AFTER_S + 1
     heard.senders.forget_silent(heard.now)
     assert len(heard.senders) == len(by_pid) == 0
     assert by_pid.looks <= 200

@@ -234,7 +234,7 @@ def test_a_bad_question_gets_one_line(recorder: Told, target: str, status: int, 
 
 
 def test_every_question_can_be_asked_of_an_empty_range(recorder: Told) -> None:
-    for name in api.QUESTIONS:
+    for name in api.QUERIES:
         assert (
             ask(recorder, f"/api/v1/{name}?from=1000&to=2000&metric=hold&row=a~1000~2000~").status
             == 200

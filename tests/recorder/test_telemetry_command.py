@@ -24,7 +24,7 @@ from ticks import START, Bench, Clock, requests, send, tick
 import headway as headway_package
 from headway.errors import CommandError
 from headway.recorder.query.history import History
-from headway.recorder.service import Station
+from headway.recorder.service import Service
 from headway.recorder.settings import Settings, default_socket, default_store
 from headway.recorder.store.recording import open_recording, take_away
 from headway.recorder.store.selection import EVERYTHING, Selection
@@ -174,12 +174,12 @@ def test_the_default_socket_is_in_no_folder_that_others_have_a_say_in(
         settings = Settings(default_socket(), None, None)
         with contextlib.ExitStack() as stack:
             if not found:
-                station = Station(settings, stack)
-                stack.callback(station.recorder.stop)
+                service = Service(settings, stack)
+                stack.callback(service.recorder.stop)
                 assert os.listdir(folder) == ["headway-telemetry.sock"]
                 return
             with pytest.raises(CommandError) as caught:
-                Station(settings, stack)
+                Service(settings, stack)
         assert str(caught.value) == (
             f"--listen: {folder}: {found}; allowed: a folder of user {user} that nobody else may "
             "write to"

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from situations import MS, gil, requests, same, tick, verdict_on
+from inputs import MS, gil, requests, same, tick, verdict_on
 from ticks import START, Bench
 
 from headway.recorder.diagnosis import worst
@@ -284,9 +284,9 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_the_verdict_on(situation: str) -> None:
-    fields, name, severity = SITUATIONS[situation]
+@pytest.mark.parametrize("inputs", SITUATIONS)
+def test_the_verdict_on(inputs: str) -> None:
+    fields, name, severity = SITUATIONS[inputs]
     found = verdict_on(tick(**fields))
     assert (found["name"], found["severity"]) == (name, severity), found["text"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway import _native
 from headway.recorder.query.history import History
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.receiver import Recorder
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.selection import EVERYTHING, Selection
 from headway.recorder.store.store import Store

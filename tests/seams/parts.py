@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch import HEADWAY, SLOWNESS, environment
-from overheard import TIMEOUT_S, Overheard
 from process_tree import Watched, descendants, described, state
+from started_program import TIMEOUT_S, StartedProgram
 
 # From the end of a command to that of the last process that it started.
 TREE_LIMIT_S = 10 * SLOWNESS
@@ -34,7 +34,7 @@ ON_TERMINAL = (
 )
 
 
-class Part(Overheard):
+class Part(StartedProgram):
     """A command. What it writes to stdout and to stderr, or to its terminal, is `stderr`."""
 
     def __init__(

@@ -12,7 +12,7 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import NamedTuple
 
-from overheard import TIMEOUT_S, Overheard
+from started_program import TIMEOUT_S, StartedProgram
 
 APPS = Path(__file__).resolve().parent.parent / "apps"
 
@@ -30,7 +30,7 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Served(Overheard):
+class Served(StartedProgram):
     """A running `headway serve APP`."""
 
     def __init__(self, app: str, *options: str, **changes: str) -> None:

@@ -554,7 +554,7 @@ class Simulation:
         return text.splitlines()
 
     def deaths(self, group: str = "main") -> dict[str, int]:
-        return dict(self.supervisor._succession.deaths[group].by_reason)
+        return dict(self.supervisor._life_cycle.deaths[group].by_reason)
 
 
 def settings(*groups: dict[str, Any], **server: Any) -> ServerSettings:

@@ -13,7 +13,7 @@ from process_tree import Watched, descendants, state
 TIMEOUT_S = 30 * SLOWNESS
 
 
-class Overheard:
+class StartedProgram:
     """`stderr` ends with a zero once nothing more can come."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import pytest
 from httpd import MISSING, Httpd, Request, free_port, main_part, statuses
 from launch import environment, run_main
-from overheard import Overheard
 from secured import make_certificate
+from started_program import StartedProgram
 
 pytestmark = [
     pytest.mark.slow("starts httpd with mod_wsgi"),
@@ -477,7 +477,7 @@ def test_a_file_is_served_as_httpd_serves_it_or_refused(
 
 def by_headway(conf: Path, construct: Construct) -> list[int]:
     command = [sys.executable, "-m", "headway", "serve", "--config", str(conf)]
-    server = Overheard(
+    server = StartedProgram(
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
     )
     try:

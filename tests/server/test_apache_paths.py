@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from httpd import MISSING, TIMEOUT_S, Httpd, free_port, main_part
 from launch import environment, run_main
-from overheard import Overheard
+from started_program import StartedProgram
 
 pytestmark = [
     pytest.mark.slow("starts httpd with mod_wsgi"),
@@ -69,7 +69,7 @@ def whole(folder: Path, text: str) -> str:
 @contextmanager
 def by_headway(conf: Path) -> Iterator[int]:
     command = [sys.executable, "-m", "headway", "serve", "--config", str(conf)]
-    server = Overheard(
+    server = StartedProgram(
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
     )
     try:

@@ -19,7 +19,7 @@ from headway.server.settings import Telemetry
 from headway.server.supervisor.exit_reports import (
     MAX_WAITING,
     PROCESS_STOPPED,
-    Obituaries,
+    ExitReports,
     reason_of,
 )
 from headway.server.supervisor.process import End, Process
@@ -60,7 +60,7 @@ def received(recorder: socket.socket) -> list[tuple[int, int, dict[str, Any]]]:
 
 def test_a_crash_is_reported_once(recorder: socket.socket, tmp_path: Path) -> None:
     machine = Machine()
-    all_of_them = Obituaries(machine.monotonic)
+    all_of_them = ExitReports(machine.monotonic)
     all_of_them.tell(reporting(tmp_path / "recorder"), CRASH, 7)
     ((kind, pid, fields),) = received(recorder)
     assert (kind, pid) == (PROCESS_STOPPED, 4242)
@@ -76,7 +76,7 @@ def test_a_crash_is_reported_once(recorder: socket.socket, tmp_path: Path) -> No
 
 
 def test_a_number_that_is_not_known_is_left_out(recorder: socket.socket, tmp_path: Path) -> None:
-    Obituaries(Machine().monotonic).tell(reporting(tmp_path / "recorder"), None, None)
+    ExitReports(Machine().monotonic).tell(reporting(tmp_path / "recorder"), None, None)
     ((_, _, fields),) = received(recorder)
     assert "lifetime_request_count" not in fields
     assert (fields["shutdown_reason"], fields["death"]) == ("unknown", "unknown")
@@ -85,7 +85,7 @@ def test_a_number_that_is_not_known_is_left_out(recorder: socket.socket, tmp_pat
 def test_only_those_are_reported_that_began_and_did_not_report_their_end(
     recorder: socket.socket, tmp_path: Path
 ) -> None:
-    all_of_them = Obituaries(Machine().monotonic)
+    all_of_them = ExitReports(Machine().monotonic)
     path = tmp_path / "recorder"
     without_recorder = reporting(path)
     without_recorder.telemetry = None
@@ -99,7 +99,7 @@ def test_only_those_are_reported_that_began_and_did_not_report_their_end(
 
 def test_a_recorder_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
     machine = Machine()
-    all_of_them = Obituaries(machine.monotonic)
+    all_of_them = ExitReports(machine.monotonic)
     path = tmp_path / "recorder"
     all_of_them.tell(reporting(path), CRASH, 1)
     for _ in range(5):
@@ -118,7 +118,7 @@ def test_a_recorder_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
 def test_a_recorder_that_never_comes_is_given_up(tmp_path: Path) -> None:
     machine = Machine()
     began = machine.now
-    all_of_them = Obituaries(machine.monotonic)
+    all_of_them = ExitReports(machine.monotonic)
     all_of_them.tell(reporting(tmp_path / "recorder"), CRASH, 1)
     while all_of_them.retry_at is not None:
         machine.now = all_of_them.retry_at
@@ -127,7 +127,7 @@ def test_a_recorder_that_never_comes_is_given_up(tmp_path: Path) -> None:
 
 
 def test_the_latest_are_kept_where_no_recorder_takes_them(tmp_path: Path) -> None:
-    all_of_them = Obituaries(Machine().monotonic)
+    all_of_them = ExitReports(Machine().monotonic)
     path = tmp_path / "recorder"
     for number in range(MAX_WAITING + 44):
         all_of_them.tell(reporting(path), CRASH, number)

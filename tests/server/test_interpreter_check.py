@@ -220,7 +220,7 @@ def test_sigterm_ends_a_server_whose_python_does_not_answer(tmp_path: Path, does
         asked = int(begun.read_text())
         assert is_alive(asked)
         assert server.get("/pid").status == 200
-        # It answers what it has, and not after a timeout of the question.
+        # It answers what it has, and not after a timeout of the probe.
         assert server.stop(kills=True) == 0
     wait_until_gone(asked)
     assert "does not run" not in server.stderr

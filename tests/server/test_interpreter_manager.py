@@ -12,7 +12,7 @@ import pytest
 from headway.errors import CommandError
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
 from headway.server.worker.application import ImportFailed
-from headway.server.worker.interpreter_manager import Keeper
+from headway.server.worker.interpreter_manager import InterpreterManager
 from headway.server.worker.interpreter_slots import Layout
 
 SHOP = ApplicationGroup("shop")
@@ -21,8 +21,8 @@ OVER = None
 
 
 class Native:
-    """The functions that a keeper calls, which it records. `wanted` are the answers to it in order;
-    one may be a function, which is called first and has nothing wanted."""
+    """Records the functions that a manager calls. `wanted` are the answers to it in order; one may
+    be a function, which is called first and has nothing wanted."""
 
     def __init__(self, *wanted: int | Callable[[], None] | None) -> None:
         self.now = 1000.0
@@ -62,8 +62,8 @@ class Native:
         self.calls.append(("end", interpreter))
         return self.threads_left.get(interpreter, 0)
 
-    def server_admit(self, server: object, place: int, interpreter: str | None) -> None:
-        self.calls.append(("admit", place, interpreter))
+    def server_admit(self, server: object, slot: int, interpreter: str | None) -> None:
+        self.calls.append(("admit", slot, interpreter))
 
     def server_retire(self, server: object, interpreter: str, timeout_ns: int) -> bool:
         return interpreter not in self.occupied
@@ -72,18 +72,18 @@ class Native:
         pass
 
 
-def keeper(native: Native, *groups: ApplicationGroup, **fields: Any) -> Keeper:
+def manager(native: Native, *groups: ApplicationGroup, **fields: Any) -> InterpreterManager:
     mounts = tuple(Mount(f"/{each.name}", "app:app", each.name) for each in groups)
     group = ProcessGroup(mounts=mounts, application_groups=groups, **fields)
-    places = Layout(group).places
-    return Keeper(
-        object(), group, places, [{}], False, [], False, clock=native.clock, native=native
+    slots = Layout(group).slots
+    return InterpreterManager(
+        object(), group, slots, [{}], False, [], False, clock=native.clock, native=native
     )
 
 
-def run(native: Native, *groups: ApplicationGroup, **fields: Any) -> Keeper:
+def run(native: Native, *groups: ApplicationGroup, **fields: Any) -> InterpreterManager:
     """From the start to the end of the server."""
-    it = keeper(native, *groups, **fields)
+    it = manager(native, *groups, **fields)
     it.settle()
     it.join()
     return it
@@ -224,7 +224,7 @@ def test_a_start_that_fails_leaves_no_interpreter(
 ) -> None:
     native = Native()
     native.answers["#2"] = answer
-    it = keeper(native, SHOP, ApplicationGroup("docs"))
+    it = manager(native, SHOP, ApplicationGroup("docs"))
     with pytest.raises(error, match=message):
         it.settle()
     assert native.calls[2:] == [("enter", "#2", "docs"), ("end", "#2"), ("end", "#1")]

@@ -173,13 +173,13 @@ def test_a_malformed_message_is_dropped_and_the_first_is_logged() -> None:
 def test_an_error_in_acting_on_a_message_is_logged_and_the_server_goes_on() -> None:
     with Simulation({"processes": 2}) as server:
         first, second = server.workers
-        succession = server.supervisor._succession
-        replace = succession.replace
+        life_cycle = server.supervisor._life_cycle
+        replace = life_cycle.replace
 
         def fails(*_: Any) -> None:
             raise KeyError("a defect")
 
-        succession.replace = fails
+        life_cycle.replace = fails
         first.sends("limit", reason="maximum_requests")
         server.wait()
         assert server.log[1:3] == [
@@ -187,7 +187,7 @@ def test_an_error_in_acting_on_a_message_is_logged_and_the_server_goes_on() -> N
             "Traceback (most recent call last):",
         ]
         assert server.log[-1] == "KeyError: 'a defect'"
-        succession.replace = replace
+        life_cycle.replace = replace
         second.sends("limit", reason="maximum_requests")
         server.wait()
         assert server.states() == ["serving", "serving"]
@@ -201,7 +201,7 @@ def test_an_error_of_the_command_is_not_caught() -> None:
         def fails(*_: Any) -> None:
             raise CommandError("the end")
 
-        server.supervisor._succession.replace = fails
+        server.supervisor._life_cycle.replace = fails
         server.workers[0].sends("limit", reason="maximum_requests")
         with pytest.raises(CommandError, match="the end"):
             server.wait()

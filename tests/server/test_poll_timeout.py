@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.server.poll_timeout import patience_ms
+from headway.server.poll_timeout import poll_timeout_ms
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from headway.server.poll_timeout import patience_ms
     ],
 )
 def test_patience(deadlines: list[float], expected: int | None) -> None:
-    assert patience_ms(iter(deadlines), 100.0) == expected
+    assert poll_timeout_ms(iter(deadlines), 100.0) == expected

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from launch import start
-from overheard import Overheard
 from served import APPS, MODE
+from started_program import StartedProgram
 from supervised import Held, Supervised, is_alive, wait_until_refused
 
 import headway
@@ -200,7 +200,7 @@ def test_a_second_signal_while_the_process_ends_is_not_its_exit_status(
         words += ["--dashboard", "--dashboard-http", site[1], "--dashboard-store", store]
     ends = set()
     for delay_ms in range(2, 50, 2):
-        server = Overheard(start(*words, stdout=subprocess.DEVNULL))
+        server = StartedProgram(start(*words, stdout=subprocess.DEVNULL))
         is_one = False
         try:
             server.wait_for("listening on" if command == "serve" else "showing at")

@@ -297,7 +297,7 @@ def test_a_pid_file_that_another_has_written_since_is_left(tmp_path: Path) -> No
     assert path.read_text() == "another\n"
 
 
-# An inquiry, on a clock and with processes that the test controls
+# A status request, on a clock and with processes that the test controls
 
 
 class Inquirer:
@@ -356,7 +356,7 @@ def test_an_inquiry_is_over_when_all_have_answered(
 def test_an_inquiry_does_not_wait_for_long(
     status: StatusSocket, inquire: Callable[[], Inquirer]
 ) -> None:
-    """The later ones come to an inquiry that is under way."""
+    """The later ones come to a status request that is under way."""
     with Simulation({"processes": 2}, status_socket=status) as server:
         hung, other = server.workers
         before = inquire()

@@ -1,5 +1,5 @@
 """Real processes that come and go: deaths, SIGHUP, restarts under a checked load, and groups. The
-rules of their succession are in test_succession.py and test_generations.py."""
+rules of their life cycle are in test_life_cycle.py and test_generations.py."""
 
 from __future__ import annotations
 

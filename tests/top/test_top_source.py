@@ -18,7 +18,7 @@ import pytest
 from launch import TIMEOUT_S, run_main
 
 from headway.errors import CommandError
-from headway.top.poller import Poller, Question, Trouble
+from headway.top.poller import Poller, Trouble, ViewRequest
 from headway.top.source import NoAnswer, Recorder
 
 
@@ -105,8 +105,8 @@ def test_an_unforeseen_error_does_not_end_the_questions() -> None:
             raise LookupError("a defect")
 
     delivered: queue.Queue[Any] = queue.Queue()
-    question = Question("processes", 60, None)
-    poller = Poller(Failing(), question, 0.01, delivered.put)  # type: ignore[arg-type]
+    request = ViewRequest("processes", 60, None)
+    poller = Poller(Failing(), request, 0.01, delivered.put)  # type: ignore[arg-type]
     poller.start()
     try:
         found = [delivered.get(timeout=30) for _ in range(2)]
@@ -182,7 +182,7 @@ def test_json_is_the_answer_and_ascii() -> None:
 HANGS_UP = """
 import signal, sys
 from headway.cli import main
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.receiver import Recorder
 start = Recorder.start
 def start_and_signal(self):
     start(self)

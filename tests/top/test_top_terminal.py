@@ -129,7 +129,7 @@ def test_every_page_shows_its_rows_and_their_details(recorded: Recorded) -> None
         for view in tables.VIEWS:
             await pilot.press(view.key)
             await until(
-                pilot, lambda view=view: app.latest and app.latest.question.view == view.name
+                pilot, lambda view=view: app.latest and app.latest.request.view == view.name
             )
             await pilot.pause()
             shown = screen(app)
@@ -183,7 +183,7 @@ def test_the_filter_goes_through_the_groups_and_back(recorded: Recorded) -> None
         await until(
             pilot,
             lambda: (
-                app.latest.question.group == "main"
+                app.latest.request.group == "main"
                 and {row["group"] for row in tables.rows_of(app.latest.now, "groups")} == {"main"}
             ),
         )

@@ -1,4 +1,4 @@
-"""The shown part of a timeline: excerpts, lanes, bars at a resolution, the GIL's ways, and axes."""
+"""The shown part of a timeline: windows, lanes, bars at a resolution, the GIL's ways, and axes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_of_a_long_timeline_some_waits_are_shown_and_zero_is_where_the_first_beg
     assert len(waits) == window.WAITS
     assert waits[0].from_ns == shown.zero_ns > shown.timeline.begin_ns
     assert shown.after_ns == shown.zero_ns - made.begin_ns
-    # Spans that are cut there go on: no thread dropped the GIL at the end of the excerpt.
+    # Spans that are cut there go on: no thread dropped the GIL at the end of the window.
     last = [span for span in shown.timeline.spans if span.to_ns == shown.timeline.end_ns]
     assert [span.how for span in last if span.kind == HOLD] == [UNFINISHED]
 

@@ -18,12 +18,12 @@ from headway.output.outputs import check_apart, say, terminal
 from headway.programs import signals
 from headway.programs.progress import clear_progress, progress
 from headway.report import units
+from headway.report.columns import aligned
 from headway_lab import results_file
 from headway_lab.simulated import recording
 from headway_lab.simulated.costs import Costs
 from headway_lab.simulated.fitting import Figures
 from headway_lab.simulated.intervals import REPRODUCED, Interval
-from headway_lab.simulated.lines import aligned
 from headway_lab.simulated.machine import Machine
 from headway_lab.simulated.prediction import (
     DEFAULT_VALUES,
@@ -142,7 +142,7 @@ def drawn(predicted: Predicted) -> list[str]:
         load_said(predicted),
         work_said(predicted),
         "",
-        *aligned(rows),
+        *aligned(rows, texts=len(rows[0])),
         "",
         *check_said(measured, check),
     ]

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+from headway.output.statistics import percentile
 from headway.programs.processes import NS, ProgramError, Window
 from headway.report.model import GilReport
 from headway_lab.experiment import MODES, Measured
-from headway_lab.histogram import percentile
 from headway_lab.setting import Setting, program
 
 # The place of the CPU-bound work: the server's process, unless it is "processes".

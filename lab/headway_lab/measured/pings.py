@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from headway.output.statistics import percentile
 from headway.programs.processes import NS, ProgramError, Window
-from headway_lab.histogram import percentile
 from headway_lab.setting import STOCK, Setting, program
 
 WARM_UP_S = 0.2

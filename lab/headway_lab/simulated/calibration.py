@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar
 from headway import json_file, json_shape
 from headway.errors import CommandError, reason_of
 from headway.output.metadata import Metadata
+from headway.output.statistics import percentile
 from headway_lab.simulated.costs import Costs
 from headway_lab.simulated.machine import Machine
 from headway_lab.simulated.scenario import Distribution
@@ -70,7 +71,7 @@ def measured(value: Distribution, how: str, samples: Sequence[float]) -> Constan
 def quantiles(samples: Sequence[float], count: int) -> list[float]:
     """Evenly spaced quantiles, from the least sample to the greatest."""
     ordered = sorted(samples)
-    return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
+    return [percentile(ordered, index / (count - 1)) for index in range(count)]
 
 
 def write(

@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median_high
 from typing import NamedTuple
 
 # The error of a simulated change, beyond everything else that an interval covers, as a share of the
@@ -28,7 +29,7 @@ class Interval(NamedTuple):
 
 def covered(in_order: Sequence[float]) -> tuple[float, float, float]:
     cut = round(len(in_order) * (1 - COVERED) / 2)
-    return in_order[cut], median_of(in_order), in_order[-1 - cut]
+    return in_order[cut], median_high(in_order), in_order[-1 - cut]
 
 
 def widened(interval: Interval) -> Interval:
@@ -42,8 +43,3 @@ def hull(intervals: Sequence[Interval]) -> Interval:
         sum(each.middle for each in intervals) / len(intervals),
         max(each.high for each in intervals),
     )
-
-
-def median_of(values: Sequence[float]) -> float:
-    in_order = sorted(values)
-    return in_order[len(in_order) // 2]

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from statistics import median_high
 from typing import NamedTuple
 
 from headway_lab.simulated.costs import Costs
@@ -29,7 +30,7 @@ from headway_lab.simulated.fitting import (
     lean_of,
     page_of,
 )
-from headway_lab.simulated.intervals import Interval, covered, hull, median_of, widened
+from headway_lab.simulated.intervals import Interval, covered, hull, widened
 from headway_lab.simulated.machine import Machine
 from headway_lab.simulated.recording import Recording, total, unfit
 from headway_lab.simulated.service import Configuration, Service, Surroundings
@@ -206,13 +207,13 @@ class Model:
         return simulate(self._hidden.put_into(service), draw.seed, SECONDS)
 
     def _interval(self, name: str, found: Sequence[tuple[Figures, Figures]]) -> Interval:
-        usual = median_of([getattr(before, name) for before, _ in found])
+        usual = median_high([getattr(before, name) for before, _ in found])
         after = sorted(getattr(each, name) for _, each in found)
         if not usual:
             return widened(Interval(*covered(after)))
         by = getattr(self._measured, name) / usual
         low, middle, high = covered([each * by for each in after])
-        direct = median_of(after)
+        direct = median_high(after)
         return widened(Interval(min(low, direct), middle, max(high, direct)))
 
 

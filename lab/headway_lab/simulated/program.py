@@ -13,16 +13,17 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from statistics import median_high
 from typing import Any, NamedTuple
 
 from headway.errors import CommandError
 from headway.output.drawing import number
 from headway.recorder.records import histogram as records
 from headway.report import units
+from headway.report.columns import aligned
 from headway.report.model import GilReport, Histogram, ThreadRow
 from headway_lab.simulated.fitting import NS, quantiles
-from headway_lab.simulated.intervals import REPRODUCED, Interval, covered, hull, median_of, widened
-from headway_lab.simulated.lines import aligned
+from headway_lab.simulated.intervals import REPRODUCED, Interval, covered, hull, widened
 from headway_lab.simulated.machine import Machine
 from headway_lab.simulated.recording import unfit
 from headway_lab.simulated.samples import gathered
@@ -66,7 +67,7 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Habit:
+class ThreadProfile:
     """The behaviour of a thread: bursts with these quantiles, and `away_s` away from the GIL after
     each burst. If `away_s` is None the thread never leaves."""
 
@@ -83,7 +84,7 @@ class Habit:
         away = sleep({"exponential": max(1.0, self.away_s * NS)})
         return [begin(), work(spread(self.burst_s)), end(), away]
 
-    def resampled(self, choose: random.Random) -> Habit:
+    def resampled(self, choose: random.Random) -> ThreadProfile:
         count = max(2, min(self.bursts, 1_000))
         drawn = sorted(choose.choices(self.burst_s, k=count))
         points = tuple(drawn[round(n / 100 * (count - 1))] for n in range(101))
@@ -119,7 +120,14 @@ class ProgramPrediction:
             if self.is_open
             else "Bursts are taken for fixed work: hardly any was cut."
         )
-        return [f"Recorded: {self.recorded}", work, "", *aligned(rows), "", self._reproduced()]
+        return [
+            f"Recorded: {self.recorded}",
+            work,
+            "",
+            *aligned(rows, texts=len(rows[0])),
+            "",
+            self._reproduced(),
+        ]
 
     def _reproduced(self) -> str:
         off = [
@@ -193,12 +201,12 @@ def predict_program(
     """Raises Unfit if the report cannot support a prediction."""
     check(path, report)
     rows = {row.name: row for row in report.threads if is_of_consequence(row, report)}
-    habits = [habit_of(row, report.wall_s) for row in rows.values()]
+    profiles = [profile_of(row, report.wall_s) for row in rows.values()]
     recorded = Rule(report.policy, report.switch_interval_s or 0.0, None)
     measured = {name: measured_of(row, report.wall_s) for name, row in rows.items()}
-    is_open = any(each.is_cut for each in habits)
+    is_open = any(each.is_cut for each in profiles)
     models = [
-        Model(habits, ends_by_clock, machine, seed, values)
+        Model(profiles, ends_by_clock, machine, seed, values)
         for ends_by_clock in ((False, True) if is_open else (False,))
     ]
     progress("as recorded")
@@ -284,16 +292,16 @@ def is_of_consequence(row: ThreadRow, report: GilReport) -> bool:
     return busy_s >= LEAST_SHARE * report.wall_s and row.takes >= LEAST_TAKES
 
 
-def habit_of(row: ThreadRow, wall_s: float) -> Habit:
+def profile_of(row: ThreadRow, wall_s: float) -> ThreadProfile:
     bursts, cuts = row.voluntary_drops, row.forced_drops
     # A thread that has ended has dropped the GIL once at its end.
     if bursts * 10 < cuts:
-        return Habit(row.name, (0.001,), None, max(cuts, 1), False)
+        return ThreadProfile(row.name, (0.001,), None, max(cuts, 1), False)
     points = quantiles(telemetry_histogram(row.hold))
     by = row.held_s / bursts / (row.hold.sum_s / row.hold.count)
     away_s = max(0.0, wall_s - row.held_s - row.waited_s - row.forced_waited_s) / bursts
     is_cut = cuts > RARELY_CUT * bursts
-    return Habit(row.name, tuple(each * by for each in points), away_s, bursts, is_cut)
+    return ThreadProfile(row.name, tuple(each * by for each in points), away_s, bursts, is_cut)
 
 
 def telemetry_histogram(histogram: Histogram) -> records.Histogram:
@@ -343,7 +351,7 @@ class Runs:
         intervals = self.intervals()
         for name, row in intervals.items():
             for figure, direct in row.items():
-                usual, real = median_of(before.sorted(name, figure)), measured[name][figure]
+                usual, real = median_high(before.sorted(name, figure)), measured[name][figure]
                 by = real / usual if usual and real else 1.0
                 low, middle, high = (each * by for each in direct)
                 row[figure] = widened(
@@ -356,33 +364,38 @@ class Runs:
 
 class Model:
     def __init__(
-        self, habits: Sequence[Habit], ends_by_clock: bool, machine: Machine, seed: int, values: int
+        self,
+        profiles: Sequence[ThreadProfile],
+        ends_by_clock: bool,
+        machine: Machine,
+        seed: int,
+        values: int,
     ) -> None:
         choose = random.Random(seed)
         self._draws = [
-            ([each.resampled(choose) for each in habits] if n else list(habits), seed + n)
+            ([each.resampled(choose) for each in profiles] if n else list(profiles), seed + n)
             for n in range(values)
         ]
         self._ends_by_clock = ends_by_clock
         self._machine = machine
 
     def run(self, rule: Rule) -> Runs:
-        return Runs([self._simulate(rule, habits, seed) for habits, seed in self._draws])
+        return Runs([self._simulate(rule, profiles, seed) for profiles, seed in self._draws])
 
-    def _simulate(self, rule: Rule, habits: Sequence[Habit], seed: int) -> dict[str, Row]:
+    def _simulate(self, rule: Rule, profiles: Sequence[ThreadProfile], seed: int) -> dict[str, Row]:
         machine = replace(self._machine, cores=rule.cores or self._machine.cores)
         scenario = Scenario(
             vars(machine),
             [Gil(rule.policy, rule.switch_interval_s * NS)],
-            [Thread(each.name, each.script(self._ends_by_clock), gil=0) for each in habits],
+            [Thread(each.name, each.script(self._ends_by_clock), gil=0) for each in profiles],
             begin_ns=WARM_UP_S * NS,
             end_ns=(WARM_UP_S + SECONDS) * NS,
             seed=seed,
         )
         found = {}
-        for habit, thread in zip(habits, scenario.run().threads, strict=True):
+        for profile, thread in zip(profiles, scenario.run().threads, strict=True):
             waits = gathered([thread["wait_ns"]])
-            found[habit.name] = {
+            found[profile.name] = {
                 "turns": (thread["voluntary_drops"] + thread["forced_drops"]) / SECONDS,
                 "held": thread["held_ns"] / NS / SECONDS,
                 "wait_s": waits.mean_s if waits else 0.0,

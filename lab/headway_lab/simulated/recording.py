@@ -22,7 +22,7 @@ from headway.meter.report_file import read_report
 from headway.recorder.records.configuration import configure, label
 from headway.recorder.records.summary import Record, is_exact, values
 from headway.recorder.store import schema
-from headway.recorder.store.reading import FOREVER, Reader, Row, unpack
+from headway.recorder.store.reading import FOREVER, Reader, StoredProcess, unpack
 from headway.report.model import GilReport
 
 SQLITE = b"SQLite format 3\0"
@@ -141,16 +141,16 @@ def read_store(path: str) -> Recording:
     )
 
 
-def read_pieces(path: str) -> tuple[list[Row], list[tuple[float, int, bytes]]]:
+def read_pieces(path: str) -> tuple[list[StoredProcess], list[tuple[float, int, bytes]]]:
     """The processes, and their reports at the finest level that is left: end, process, record."""
     reader = Reader(path)
     try:
-        with reader.snapshot() as snapshot:
-            rows = snapshot.processes(0, FOREVER)
+        with reader.view() as view:
+            rows = view.processes(0, FOREVER)
             ids = {row.id for row in rows}
-            spans = snapshot.spans(0, LATEST, 0, of_groups=False)
-            packed = snapshot.fetch(spans, ids, set())
-            ticks = snapshot.ticks(0, LATEST, ids)
+            spans = view.spans(0, LATEST, 0, of_groups=False)
+            packed = view.fetch(spans, ids, set())
+            ticks = view.ticks(0, LATEST, ids)
         pieces = [*unpack(packed), *ticks]
     except schema.WrongStore as error:
         raise CommandError(f"--from {path!r}: the file {error}", exit_code=2) from None

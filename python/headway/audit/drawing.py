@@ -54,15 +54,11 @@ def _table(audit: Audit, style: Style) -> list[str]:
         ]
         for subject, name, origin in subjects
     ]
-    widths = [max(map(columns.width, column)) for column in zip(head, *cells, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        return "  ".join(columns.pad(cell, width) for cell, width in zip(row, widths, strict=True))
-
-    lines = [style.bold(line(head))]
-    for (subject, _, _), row in zip(subjects, cells, strict=True):
+    head_line, *rows = columns.aligned([head, *cells], texts=len(head))
+    lines = [style.bold(head_line)]
+    for (subject, _, _), row in zip(subjects, rows, strict=True):
         answers = subject.answers()
-        lines.append(style.marked(line(row)) if _has(answers, "no") else line(row))
+        lines.append(style.marked(row) if _has(answers, "no") else row)
         lines += _reasons(subject, answers, style)
     return lines
 

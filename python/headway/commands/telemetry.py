@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from headway.errors import CommandError
 from headway.options import Bytes, ListenAddress, Octal, Seconds, SocketPath, argument
 from headway.recorder.export import otlp
-from headway.recorder.service import Station
+from headway.recorder.service import Service
 from headway.recorder.settings import Settings, default_socket, default_store
 from headway.recorder.shutdown import ending
 from headway.recorder.site.access import read_token
@@ -205,12 +205,12 @@ def record(settings: Settings) -> int:
     try:
         # From the beginning, so that whatever was received by then is committed.
         with ending() as wait, ExitStack() as stack:
-            station = Station(settings, stack)
-            station.start()
+            service = Service(settings, stack)
+            service.start()
             if settings.http is None:
                 wait()
             else:
-                station.serve(settings.http, wait)
+                service.serve(settings.http, wait)
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise

@@ -11,7 +11,7 @@ import re
 
 from headway.commands import run as run_verb
 from headway.commands import tune_application, tune_server
-from headway.commands.run import Program as ProgramWords
+from headway.commands.run import Program
 from headway.commands.tune_options import (
     WITH_VALUE,
     add_common_options,
@@ -25,7 +25,7 @@ from headway.errors import CommandError
 from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.programs import signals
 from headway.tune.goals import OF_PROGRAM, TIME, Figure, Goal, metric
-from headway.tune.program import Program
+from headway.tune.program import ProgramRuns
 from headway.tune.setting import Setting
 
 FORMS = ("run", "serve", "server")
@@ -106,7 +106,7 @@ def prepare_run(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser, RUN_FOR_S)
 
 
-def split_arguments(arguments: list[str]) -> tuple[list[str], ProgramWords | list[str] | None]:
+def split_arguments(arguments: list[str]) -> tuple[list[str], Program | list[str] | None]:
     """Cuts off the program of `run`, or what `serve` passes to the server after `--`."""
     if arguments[:1] == ["run"]:
         own, program = run_verb.split_arguments(arguments[1:], ("--metric", *WITH_VALUE))
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def tune_program(options: argparse.Namespace) -> int:
-    program: ProgramWords | None = getattr(options, "program", None)
+    program: Program | None = getattr(options, "program", None)
     if program is None:
         raise CommandError("nothing to run: give a SCRIPT, -m MODULE or -c CODE", exit_code=2)
     if options.smaller and options.metric is None:
@@ -144,7 +144,7 @@ def tune_program(options: argparse.Namespace) -> int:
     if options.goal is not None:
         goal = read_goal(options.goal, figures)
     files = files_of(options)
-    measure = Program(program.words, options.metric).measure
+    measure = ProgramRuns(program.words, options.metric).measure
     control = Setting("interval", DEFAULT_SWITCH_INTERVAL_S)
     chosen = chosen_candidates(options, control)
     return conduct(make_trials(options, control, chosen, goal, figures, measure), files)

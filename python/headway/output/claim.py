@@ -28,14 +28,14 @@ class Statement(NamedTuple):
             return f"at most {self.high:g}"
         return f"from {self.low:g} to {self.high:g}"
 
-    def verdict(self) -> Verdict:
+    def checked(self) -> CheckedClaim:
         """The statement in the form of the benchmark results, schema 1."""
         value = self.value if math.isfinite(self.value) else None
         why = "" if self.agrees else self.why
-        return Verdict(self.text, value, self.allowed, self.agrees, why)
+        return CheckedClaim(self.text, value, self.allowed, self.agrees, why)
 
 
-class Verdict(NamedTuple):
+class CheckedClaim(NamedTuple):
     """A statement in the form of a file of results. `value` is None for a number that is not
     finite."""
 

@@ -40,6 +40,14 @@ UNSTABLE_WIDTH = 0.2
 NEGLIGIBLE = 1e-9
 
 
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of all values do not exceed; NaN without values.
+    numpy calls it `inverted_cdf`."""
+    if not values:
+        return math.nan
+    return sorted(values)[max(math.ceil(share * len(values)), 1) - 1]
+
+
 class Interval(NamedTuple):
     median: float
     low: float

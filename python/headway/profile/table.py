@@ -35,7 +35,7 @@ HEAD = ("made others wait", "waited", "share", "threads that waited")
 HEAD_WITHOUT_HOLDERS = "waited for locks and events"
 
 
-class Row(NamedTuple):
+class ChargedLine(NamedTuple):
     """A line of a function that made others wait, or that waited. `waiters` are the names of the
     threads that waited with their times, the largest first."""
 
@@ -44,12 +44,12 @@ class Row(NamedTuple):
     waiters: list[tuple[str, int]]
 
 
-class Table(NamedTuple):
+class ChargeTable(NamedTuple):
     """`rows` are all lines, the largest charge first. The charges of the rows with `handoff_ns` and
     `not_recorded_ns` are `waited_ns`."""
 
     waited_ns: int
-    rows: list[Row]
+    rows: list[ChargedLine]
     handoff_ns: int
     not_recorded_ns: int
     has_holders: bool = True
@@ -76,7 +76,7 @@ class Table(NamedTuple):
         }
 
 
-def tabulate(profile: Profile) -> Table:
+def tabulate(profile: Profile) -> ChargeTable:
     sums: dict[Frame, dict[str, int]] = {}
     has_holders = profile.has_holders
     totals = [total for total in profile.totals if total.has_holders == has_holders]
@@ -92,14 +92,14 @@ def tabulate(profile: Profile) -> Table:
             waiters = sums.setdefault((stack or sides.NO_STACK)[-1], {})
             waiters[waiter] = waiters.get(waiter, 0) + charged_ns
     rows = [
-        Row(frame, sum(waiters.values()), sorted(waiters.items(), key=_largest_first))
+        ChargedLine(frame, sum(waiters.values()), sorted(waiters.items(), key=_largest_first))
         for frame, waiters in sums.items()
     ]
     rows.sort(key=lambda row: (-row.waited_ns, row.frame))
-    return Table(waited_ns, rows, profile.handoff_ns, not_recorded_ns, has_holders)
+    return ChargeTable(waited_ns, rows, profile.handoff_ns, not_recorded_ns, has_holders)
 
 
-def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
+def lines(table: ChargeTable, style: Style, folder: str | None = None) -> list[str]:
     """The lines of the terminal's report. Files below `folder`, by default the current one, are
     named relative to it."""
     head = HEAD[0] if table.has_holders else HEAD_WITHOUT_HOLDERS
@@ -112,10 +112,7 @@ def lines(table: Table, style: Style, folder: str | None = None) -> list[str]:
     labels = [_labels(row.frame, folder) for row in shown]
     waited = [HEAD[1], *(units.seconds(row.waited_ns / NS) for row in shown)]
     share = [HEAD[2], *(units.share(row.waited_ns, table.waited_ns) for row in shown)]
-    numbers = [
-        f"{time:>{max(map(len, waited))}}  {part:>{max(map(len, share))}}"
-        for time, part in zip(waited, share, strict=True)
-    ]
+    numbers = columns.aligned(list(zip(waited, share, strict=True)), texts=0)
     figures = len(numbers[0]) + 4
     width = max(columns.width(text) for text in (head, *(each[0] for each in labels)))
     for_waiters = max(MIN_WAITERS, min(3 * style.width // 8, ENOUGH_FOR_WAITERS))
@@ -162,7 +159,7 @@ def _largest_first(item: tuple[str, int]) -> tuple[int, str]:
     return -item[1], item[0]
 
 
-def _figures(waited_ns: int, table: Table) -> str:
+def _figures(waited_ns: int, table: ChargeTable) -> str:
     return f"{units.seconds(waited_ns / NS)}, {units.share(waited_ns, table.waited_ns)}"
 
 
@@ -185,7 +182,7 @@ def _fitted(texts: list[str], width: int) -> str:
     return columns.pad(columns.cut(function, spare) + bracket + where, width)
 
 
-def _waiters(row: Row, names: list[str], room: int) -> str:
+def _waiters(row: ChargedLine, names: list[str], room: int) -> str:
     """As many of the threads that waited as fit in `room` columns, and how many more there are.
     `names` are those of all threads, which stay different."""
     # The unknown threads have no number.

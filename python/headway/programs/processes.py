@@ -57,7 +57,7 @@ class Window(NamedTuple):
         return cls(begin_ns, begin_ns + round(seconds * NS))
 
 
-class Program:
+class ChildProgram:
     """A running child process that is controlled by lines of text."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
@@ -139,7 +139,7 @@ def started(
     speaks: bool = True,
     environment: Mapping[str, str] | None = None,
     lifetime_s: int = LIFETIME_S,
-) -> Iterator[Program]:
+) -> Iterator[ChildProgram]:
     """A child process, from its start to its end, in a process group of its own. A program that is
     not controlled by lines, such as a server, ends at SIGTERM. `environment` is added to this
     process's; `lifetime_s` is for `prepare_child`."""
@@ -167,7 +167,7 @@ def started(
                 end(process)
             raise
         try:
-            yield Program(name, process, messages)
+            yield ChildProgram(name, process, messages)
         finally:
             end(process)
 

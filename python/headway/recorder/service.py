@@ -13,8 +13,8 @@ from headway.errors import CommandError, reason_of
 from headway.owned_folder import make_owned
 from headway.recorder.export import otlp
 from headway.recorder.query.history import History
-from headway.recorder.receive.datagrams import Inlet
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.datagrams import DatagramReceiver
+from headway.recorder.receive.receiver import Recorder
 from headway.recorder.records.health import Health
 from headway.recorder.settings import Settings, default_socket
 from headway.recorder.store.reading import Reader
@@ -29,7 +29,7 @@ SITE_THREADS = 4
 SITE_GRACEFUL_TIMEOUT_S = 5.0
 
 
-class Station:
+class Service:
     """The recorder and its other parts; `stack` ends them in the right order."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
@@ -46,15 +46,17 @@ class Station:
             make_socket_folder(os.path.dirname(settings.listen))
         if settings.store is not None:
             make_store_folder(os.path.dirname(settings.store))
-        inlet = None
+        datagrams = None
         if settings.listen is not None:
-            inlet = Inlet(settings.listen, settings.socket_mode, settings.socket_group)
-            stack.callback(inlet.close)
+            datagrams = DatagramReceiver(
+                settings.listen, settings.socket_mode, settings.socket_group
+            )
+            stack.callback(datagrams.close)
         self._store = None
         if settings.store is not None:
             self._store = Store(settings.store, settings.store_limit_bytes, tell)
             stack.callback(self._store.close)
-        self.recorder = Recorder(inlet, self._store, tell=tell)
+        self.recorder = Recorder(datagrams, self._store, tell=tell)
         store = self._store
         self.history = History(
             self.recorder.live,

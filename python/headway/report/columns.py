@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 # Names are cut to this length even if there is room.
 MAX_NAME = 40
@@ -105,6 +105,21 @@ def pad(text: str, columns: int) -> str:
     """`text` shortened or filled up with spaces to exactly `columns`."""
     text = shorten(text, columns)
     return text + " " * (columns - width(text))
+
+
+def aligned(rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
+    """The rows of printable cells as lines: the first `texts` columns begin below each other, the
+    other columns end below each other."""
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        spaces = [" " * (columns - width(cell)) for cell, columns in zip(row, widths, strict=True)]
+        cells = [
+            cell + space if index < texts else space + cell
+            for index, (cell, space) in enumerate(zip(row, spaces, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _width(character: str) -> int:

@@ -224,9 +224,8 @@ def _table(
     first = max(max(map(columns.width, table[0])) + min(spare, 0), MIN_NAME)
     cuts = columns.apart(table[0], first)
     table[0] = [columns.pad(cuts[cell], first) for cell in table[0]]
-    table[1:] = [[cell.rjust(max(map(len, column))) for cell in column] for column in table[1:]]
-    lines = ["  ".join(cells) for cells in zip(*table, strict=True)]
-    return [style.bold(lines[0]), *lines[1:]]
+    head_line, *lines = columns.aligned(list(zip(*table, strict=True)))
+    return [style.bold(head_line), *lines]
 
 
 def _width(table: Sequence[Sequence[str]]) -> int:
@@ -355,7 +354,7 @@ def _missing(report: GilReport) -> str:
         lacks.append(f"{units.number(report.unmeasured_gils, 'own GIL')} of sub-interpreters")
     if report.unlisted_children:
         lacks.append(f"{report.unlisted_children:,} of the children")
-    return f"Not in these books, for want of room: {', '.join(lacks)}." if lacks else ""
+    return f"Not counted, for want of room: {', '.join(lacks)}." if lacks else ""
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -16,13 +16,13 @@ MAX_MULTIPLES = 16
 # From this number on, rows without a wait that follow each other are one row.
 MAX_EMPTY = 3
 # The number of rows in one interval, by the greatest multiple shown. No row may be narrower than a
-# bucket, which is up to 6.25 % of its value (DESIGN.md): at k intervals, 16 / k rows at most.
+# bucket, which is up to 6.25 % of its value: at k intervals, 16 / k rows at most.
 PARTS = ((3, 5), (4, 4), (5, 3), (8, 2), (MAX_MULTIPLES, 1))
 # Limits are products of floats. This factor keeps a bucket that ends at a limit within it.
 ROUNDING = 1 + 1e-9
 
 
-class Row:
+class WaitRange:
     """The waits longer than `low_s` and no longer than `high_s`, as precisely as buckets allow.
     `multiple` is k if the row begins at k switch intervals, else 0."""
 
@@ -35,7 +35,7 @@ class Row:
         self.count = 0
 
 
-def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
+def rows(histogram: Histogram, interval_s: float | None) -> list[WaitRange]:
     """The rows of a histogram, from the first row with a wait to the last, in ascending order. Each
     begins where the one before ends.
 
@@ -58,15 +58,15 @@ def rows(histogram: Histogram, interval_s: float | None) -> list[Row]:
     return _without_gaps(made[used[0] : used[-1] + 1])
 
 
-def _without_gaps(rows: list[Row]) -> list[Row]:
-    kept: list[Row] = []
-    empty: list[Row] = []
+def _without_gaps(rows: list[WaitRange]) -> list[WaitRange]:
+    kept: list[WaitRange] = []
+    empty: list[WaitRange] = []
     for row in rows:
         if not row.count:
             empty.append(row)
             continue
         if len(empty) >= MAX_EMPTY:
-            empty = [Row(empty[0].low_s, empty[-1].high_s, empty[0].multiple)]
+            empty = [WaitRange(empty[0].low_s, empty[-1].high_s, empty[0].multiple)]
         kept += [*empty, row]
         empty = []
     return kept
@@ -82,21 +82,21 @@ def _usual_s(histogram: Histogram) -> float:
     return float(histogram.max_s or 0.0)
 
 
-def _multiples(interval_s: float, longest_s: float, usual_s: float) -> list[Row]:
+def _multiples(interval_s: float, longest_s: float, usual_s: float) -> list[WaitRange]:
     # Rounded up without `math`, because a program under `headway run` may have its own math.py.
     multiples = min(max(int(-(-usual_s // interval_s)), 1), MAX_MULTIPLES)
     parts = next(parts for limit, parts in PARTS if multiples <= limit)
     made = _steps(interval_s / parts)
     for part in range(1, multiples * parts):
         low_s, high_s = interval_s * part / parts, interval_s * (part + 1) / parts
-        made.append(Row(low_s, high_s, 0 if part % parts else part // parts))
+        made.append(WaitRange(low_s, high_s, 0 if part % parts else part // parts))
     while made[-1].high_s < longest_s:
-        made.append(Row(interval_s * multiples, interval_s * multiples * 2, multiples))
+        made.append(WaitRange(interval_s * multiples, interval_s * multiples * 2, multiples))
         multiples *= 2
     return made
 
 
-def _steps(limit_s: float) -> list[Row]:
+def _steps(limit_s: float) -> list[WaitRange]:
     """Rows up to 10 us, 20 us, 50 us, 100 us and so on, the last one up to `limit_s`."""
     limits = [limit_s]
     decade_s = 1e-5
@@ -104,4 +104,4 @@ def _steps(limit_s: float) -> list[Row]:
         limits += [step * decade_s for step in (1, 2, 5) if step * decade_s < limit_s]
         decade_s *= 10
     limits.sort()
-    return [Row(low_s, high_s) for low_s, high_s in zip([0.0, *limits], limits, strict=False)]
+    return [WaitRange(low_s, high_s) for low_s, high_s in zip([0.0, *limits], limits, strict=False)]

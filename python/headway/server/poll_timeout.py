@@ -9,7 +9,7 @@ from collections.abc import Iterable
 LONGEST_S = 3600.0
 
 
-def patience_ms(deadlines: Iterable[float], now: float) -> int | None:
+def poll_timeout_ms(deadlines: Iterable[float], now: float) -> int | None:
     """The timeout for `poll`: the time from `now` to the first deadline, at least 0 and at most an
     hour. `None` if there is no deadline."""
     first = min(deadlines, default=None)

@@ -52,7 +52,7 @@ class _Losses:
         else:
             self._count += 1
 
-    def patience_ms(self) -> int:
+    def poll_timeout_ms(self) -> int:
         """Waits for a slow reader, but not again before it has read."""
         return 0 if self._count else 1000 * READER_PATIENCE_S
 
@@ -75,7 +75,7 @@ class _Losses:
         with _without_waiting(fd) as (ours, size):
             while data:
                 try:
-                    if not room.poll(self.patience_ms()):
+                    if not room.poll(self.poll_timeout_ms()):
                         raise BlockingIOError
                     data = data[os.write(ours, data[:size]) :]
                 except OSError:
@@ -99,7 +99,7 @@ def flush_streams() -> None:
             room = select.poll()
             room.register(fd, select.POLLOUT)
             try:
-                if room.poll(_losses.patience_ms()) != [(fd, select.POLLOUT)]:
+                if room.poll(_losses.poll_timeout_ms()) != [(fd, select.POLLOUT)]:
                     raise BlockingIOError
                 stream.flush()
             except OSError:

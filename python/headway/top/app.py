@@ -23,9 +23,9 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 
 from headway.top import figures, page, tables
-from headway.top.poller import Figures, Poller, Question, Trouble
+from headway.top.poller import Figures, Poller, Trouble, ViewRequest
 from headway.top.source import Source
-from headway.top.tables import SORTS, VIEWS, Row, Table, View
+from headway.top.tables import SORTS, VIEWS, Row, View, ViewTable
 
 WINDOWS_S = (10.0, 60.0, 300.0)
 # The columns to the left and right of a pane's tables.
@@ -82,7 +82,7 @@ class Rows(DataTable[Text]):
         self._drawn: object = None
         self._titles: list[str] = []
 
-    def show(self, table: Table, width: int) -> None:
+    def show(self, table: ViewTable, width: int) -> None:
         table = table.fitted(width)
         cells = [table.cells(row) for row in table.rows]
         titles = [column.title for column in table.columns]
@@ -169,14 +169,14 @@ class Top(App[int]):
         self.is_paused = False
         self.latest: Figures | None = None
         self._answered_s = time.time()
-        self._poller = Poller(source, self.question(), interval_s, self._deliver)
+        self._poller = Poller(source, self.request(), interval_s, self._deliver)
 
     def _deliver(self, found: Figures | Trouble) -> None:
         self.post_message(Arrived(found))
 
-    def question(self) -> Question:
+    def request(self) -> ViewRequest:
         query = self.view.query(self.window_s, self.group)
-        return Question(self.view.name, self.window_s, self.group, self.view.path, query)
+        return ViewRequest(self.view.name, self.window_s, self.group, self.view.path, query)
 
     def compose(self) -> ComposeResult:
         yield Static(plain("asking ..."), id="totals", markup=False)
@@ -229,7 +229,7 @@ class Top(App[int]):
             since = figures.clock(self._answered_s)
             self.say(f"{figures.text(found.reason)}; the figures are of {since}")
             return
-        if found.question.view != self.view.name:
+        if found.request.view != self.view.name:
             return
         self._answered_s = time.time()
         self.latest = found
@@ -284,7 +284,7 @@ class Top(App[int]):
         ]
 
     def ask(self) -> None:
-        self._poller.ask(self.question())
+        self._poller.ask(self.request())
 
     def action_view(self, name: str) -> None:
         self.board.query_one(TabbedContent).active = f"pane-{name}"

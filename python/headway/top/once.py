@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from headway.report import columns
 from headway.top import figures, page, tables
-from headway.top.tables import GAP, Row, Table
+from headway.top.tables import GAP, Row, ViewTable
 
 WIDTH = 100
 
@@ -33,7 +33,7 @@ def draw(source: str, now: Row, view: str, answer: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plain(table: Table) -> Iterator[str]:
+def plain(table: ViewTable) -> Iterator[str]:
     titles = [f"{column.name}{column.kind.unit}" for column in table.columns]
     rows = [
         [column.kind.plain(tables.value_at(row, column.path)) for column in table.columns]
@@ -67,7 +67,7 @@ def verdicts(now: Row) -> Iterator[str]:
             )
 
 
-def stacks(table: Table) -> Iterator[str]:
+def stacks(table: ViewTable) -> Iterator[str]:
     for row in table.rows:
         stack = figures.lines(stack_of(row))
         if stack:

@@ -1,6 +1,6 @@
 """Asks the source repeatedly on a thread of its own, so that the screen responds to keys meanwhile.
 
-The screen's thread sets the question. The poller's thread calls `deliver` with each answer. It is a
+The screen's thread sets the request. The poller's thread calls `deliver` with each answer. It is a
 daemon thread, so a recorder that does not answer cannot delay the exit.
 """
 
@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headway.top.source import Answer, NoAnswer, Query, Source, ask_now
+from headway.top.source import Answer, NoAnswer, Parameters, Source, ask_now
 
 
-class Question(NamedTuple):
+class ViewRequest(NamedTuple):
     """The request for the view with this name: `now`, of one group if it has a name, and the page
     `path` below /api/v1/ if the view has one."""
 
@@ -21,11 +21,11 @@ class Question(NamedTuple):
     window_s: float
     group: str | None
     path: str = ""
-    query: Query = ()
+    query: Parameters = ()
 
 
 class Figures(NamedTuple):
-    question: Question
+    request: ViewRequest
     now: Answer
     answer: Answer
 
@@ -38,25 +38,25 @@ class Poller(threading.Thread):
     def __init__(
         self,
         source: Source,
-        question: Question,
+        request: ViewRequest,
         interval_s: float,
         deliver: Callable[[Figures | Trouble], object],
     ) -> None:
         super().__init__(name="headway-top", daemon=True)
         self._source = source
-        self._question = question
+        self._request = request
         self._interval_s = interval_s
         self._deliver = deliver
-        # Guards the question, and whether to ask at all.
+        # Guards the request, and whether to ask at all.
         self._changed = threading.Condition()
         self._is_new = True
         self._is_paused = False
         self._is_ended = False
 
-    def ask(self, question: Question) -> None:
-        """Changes the question and asks it at once, even while paused."""
+    def ask(self, request: ViewRequest) -> None:
+        """Changes the request and asks it at once, even while paused."""
         with self._changed:
-            self._question, self._is_new = question, True
+            self._request, self._is_new = request, True
             self._changed.notify()
 
     def pause(self, paused: bool) -> None:
@@ -71,11 +71,11 @@ class Poller(threading.Thread):
             self._changed.notify()
 
     def run(self) -> None:
-        while (question := self._next()) is not None:
+        while (request := self._next()) is not None:
             try:
-                now = ask_now(self._source, question.window_s, question.group)
-                answer = self._source.ask(question.path, question.query) if question.path else {}
-                found: Figures | Trouble = Figures(question, now, answer)
+                now = ask_now(self._source, request.window_s, request.group)
+                answer = self._source.ask(request.path, request.query) if request.path else {}
+                found: Figures | Trouble = Figures(request, now, answer)
             except NoAnswer as error:
                 found = Trouble(str(error))
             except Exception as error:
@@ -85,10 +85,10 @@ class Poller(threading.Thread):
                 return
             self._deliver(found)
 
-    def _next(self) -> Question | None:
+    def _next(self) -> ViewRequest | None:
         with self._changed:
             if not self._is_new:
                 self._changed.wait_for(lambda: self._is_new or self._is_ended, self._interval_s)
             self._changed.wait_for(lambda: self._is_new or self._is_ended or not self._is_paused)
             self._is_new = False
-            return None if self._is_ended else self._question
+            return None if self._is_ended else self._request

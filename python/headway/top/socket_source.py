@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 from headway.errors import CommandError
 from headway.recorder.query.history import History
-from headway.recorder.query.query import BadQuestion, Question
-from headway.recorder.receive.datagrams import Inlet
-from headway.recorder.receiver import Recorder
-from headway.recorder.site.api import QUESTIONS
+from headway.recorder.query.query import BadQuery, Query
+from headway.recorder.receive.datagrams import DatagramReceiver
+from headway.recorder.receive.receiver import Recorder
+from headway.recorder.site.api import QUERIES
 from headway.report import columns
-from headway.top.source import Answer, NoAnswer, Query
+from headway.top.source import Answer, NoAnswer, Parameters
 
 # Write permission allows a process to report, as with `headway telemetry`.
 SOCKET_MODE = 0o660
@@ -34,19 +34,19 @@ class SocketSource:
             allowed = f"unix:PATH with 1 to {MAX_PATH_BYTES} bytes is allowed"
             raise CommandError(f"found {columns.name(self.name)!r}, where {allowed}", 2)
         try:
-            inlet = Inlet(path, SOCKET_MODE, None)
+            datagrams = DatagramReceiver(path, SOCKET_MODE, None)
         except CommandError as error:
             # The same error as that of `headway telemetry --listen`, without the option's name.
             raise CommandError(str(error).removeprefix("--listen "), error.exit_code) from None
-        self._recorder = Recorder(inlet)
+        self._recorder = Recorder(datagrams)
         recorder = self._recorder
         self._history = History(recorder.live, recorder.known, health=recorder.health)
         self._recorder.start()
 
-    def ask(self, path: str, query: Query = ()) -> Answer:
+    def ask(self, path: str, query: Parameters = ()) -> Answer:
         try:
-            return QUESTIONS[path](self._history, Question(urlencode(query)))
-        except BadQuestion as error:
+            return QUERIES[path](self._history, Query(urlencode(query)))
+        except BadQuery as error:
             raise NoAnswer(str(error)) from error
 
     def wait(self, seconds: float) -> None:

@@ -22,19 +22,19 @@ TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_REASON = 200
 
-Query = Sequence[tuple[str, str]]
+Parameters = Sequence[tuple[str, str]]
 Answer = dict[str, Any]
 
 
 class NoAnswer(Error):
-    """The source has no answer at the moment. The text gives the reason. A later question may
+    """The source has no answer at the moment. The text gives the reason. A later request may
     succeed."""
 
 
 class Source(Protocol):
     name: str
 
-    def ask(self, path: str, query: Query = ()) -> Answer: ...
+    def ask(self, path: str, query: Parameters = ()) -> Answer: ...
 
     def wait(self, seconds: float) -> None:
         """Waits until it has figures of this time. Raises `NoAnswer`."""
@@ -80,7 +80,7 @@ class Recorder:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
-    def ask(self, path: str, query: Query = ()) -> Answer:
+    def ask(self, path: str, query: Parameters = ()) -> Answer:
         target = f"{self._prefix}/api/v1/{path}" + (f"?{urlencode(query)}" if query else "")
         connection = self._connection()
         try:
@@ -124,4 +124,4 @@ class Recorder:
         """Does nothing: the recorder has figures of the past."""
 
     def close(self) -> None:
-        """Does nothing: each question has a connection of its own."""
+        """Does nothing: each request has a connection of its own."""

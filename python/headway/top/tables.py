@@ -42,7 +42,7 @@ class Column(NamedTuple):
     rank: int = 0
 
 
-class Table(NamedTuple):
+class ViewTable(NamedTuple):
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
@@ -50,7 +50,7 @@ class Table(NamedTuple):
     def cells(self, row: Row) -> list[str]:
         return [column.kind.human(value_at(row, column.path)) for column in self.columns]
 
-    def fitted(self, width: int) -> Table:
+    def fitted(self, width: int) -> ViewTable:
         """The table with as many columns as fit into `width`."""
         kept = list(self.columns)
         widths = {column: self._width(column) for column in kept}
@@ -194,17 +194,17 @@ HOLDS = (
 )
 
 
-def scopes(answer: Row) -> Table:
+def scopes(answer: Row) -> ViewTable:
     """The total, and below it each group with its processes."""
     total = answer.get("total")
     rows = [{"scope": "total", **total}] if isinstance(total, dict) else []
     rows += [{"scope": "group", **row} for row in rows_of(answer, "groups")]
     rows += [{"scope": "process", **row} for row in rows_of(answer, "processes")]
-    return Table("everything", EVERYTHING, rows)
+    return ViewTable("everything", EVERYTHING, rows)
 
 
-def groups(answer: Row) -> Table:
-    return Table("groups", GROUPS, rows_of(answer, "groups"))
+def groups(answer: Row) -> ViewTable:
+    return ViewTable("groups", GROUPS, rows_of(answer, "groups"))
 
 
 # The orders of processes: the name for people, and the path of the value. The greatest comes first.
@@ -218,7 +218,7 @@ SORTS = (
 )
 
 
-def processes(answer: Row, slots: Row | None = None, sort: str = "") -> Table:
+def processes(answer: Row, slots: Row | None = None, sort: str = "") -> ViewTable:
     busy = {(row.get("host"), row.get("pid")): row for row in rows_of(slots, "processes")}
     now = answer.get("time")
     rows = []
@@ -226,7 +226,7 @@ def processes(answer: Row, slots: Row | None = None, sort: str = "") -> Table:
         bars = slot_bars(busy.get((row.get("host"), row.get("pid"))))
         rows.append({**row, "age": difference(now, row.get("started")), "slots": bars})
     rows.sort(key=lambda row: sort_key(row, sort))
-    return Table("processes", PROCESSES, rows)
+    return ViewTable("processes", PROCESSES, rows)
 
 
 def sort_key(row: Row, sort: str) -> tuple[Any, ...]:
@@ -260,7 +260,7 @@ def level(part: Any) -> str:
 STATES = ("active", "completed")
 
 
-def slow(answer: Row) -> Table:
+def slow(answer: Row) -> ViewTable:
     rows = []
     for row in rows_of(answer, "events"):
         state = row.get("slow_record_state")
@@ -272,50 +272,50 @@ def slow(answer: Row) -> Table:
                 "url": "".join(map(str, path)) or "/",
             }
         )
-    return Table("slow requests", SLOW, rows)
+    return ViewTable("slow requests", SLOW, rows)
 
 
-def lifecycle(answer: Row) -> Table:
-    return Table("lifecycle", LIFECYCLE, rows_of(answer, "events"))
+def lifecycle(answer: Row) -> ViewTable:
+    return ViewTable("lifecycle", LIFECYCLE, rows_of(answer, "events"))
 
 
-def gc(answer: Row) -> Table:
+def gc(answer: Row) -> ViewTable:
     rows = [row for row in rows_of(answer, "events") if row.get("event") != "gc_snapshot"]
-    return Table("garbage collections", GC, rows)
+    return ViewTable("garbage collections", GC, rows)
 
 
-def endpoints(answer: Row) -> Table:
-    return Table("endpoints", ENDPOINTS, rows_of(answer, "endpoints"))
+def endpoints(answer: Row) -> ViewTable:
+    return ViewTable("endpoints", ENDPOINTS, rows_of(answer, "endpoints"))
 
 
-def threads(answer: Row) -> Table:
-    return Table("threads", THREADS, rows_of(answer, "threads"))
+def threads(answer: Row) -> ViewTable:
+    return ViewTable("threads", THREADS, rows_of(answer, "threads"))
 
 
-def lines(answer: Row) -> Table:
+def lines(answer: Row) -> ViewTable:
     rows = []
     for row in rows_of(answer, "lines"):
         place = f"{row['file']}:{row.get('line')}" if row.get("file") else None
         rows.append({**row, "place": place})
-    return Table("lines that make threads wait", LINES, rows)
+    return ViewTable("lines that make threads wait", LINES, rows)
 
 
-def holds(answer: Row) -> Table:
-    return Table("long holds", HOLDS, rows_of(answer, "holds"))
+def holds(answer: Row) -> ViewTable:
+    return ViewTable("long holds", HOLDS, rows_of(answer, "holds"))
 
 
-def gils(answer: Row) -> Table:
-    return Table("GILs", GILS, rows_of(answer, "gils"))
+def gils(answer: Row) -> ViewTable:
+    return ViewTable("GILs", GILS, rows_of(answer, "gils"))
 
 
 class View(NamedTuple):
-    """A page of `headway top`: its key, its question to the API besides `now`, and its tables. With
+    """A page of `headway top`: its key, its request to the API besides `now`, and its tables. With
     `since_s` it covers this many seconds, independent of the window of the figures."""
 
     name: str
     key: str
     path: str
-    tables: Sequence[Callable[[Row], Table]]
+    tables: Sequence[Callable[[Row], ViewTable]]
     since_s: float = 0.0
     points: int = 0
 

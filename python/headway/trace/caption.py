@@ -14,13 +14,13 @@ from headway.trace.contention import contention_of
 from headway.trace.handoffs import passes
 from headway.trace.timeline import FORCED, HOLD, UNFINISHED, WAIT, Span, Timeline
 from headway.trace.walk_through import name_of, time, times
-from headway.trace.window import Excerpt, complete, sums
+from headway.trace.window import TimelineWindow, complete, sums
 
 UNIT = r"(?<=\d) (?=(?:%|s|ms|ns|µs)(?:\W|$))"
 
 
-def heading(shown: Excerpt) -> str:
-    """The length of the excerpt, that of the whole timeline, and the switch interval."""
+def heading(shown: TimelineWindow) -> str:
+    """The length of the window, that of the whole timeline, and the switch interval."""
     timeline = shown.timeline
     facts = [time(timeline.end_ns - timeline.begin_ns)]
     if not shown.is_whole:
@@ -31,7 +31,7 @@ def heading(shown: Excerpt) -> str:
     return ", ".join(facts)
 
 
-def sentences(shown: Excerpt) -> list[str]:
+def sentences(shown: TimelineWindow) -> list[str]:
     timeline = shown.timeline
     if not any(thread.gil for thread in timeline.threads):
         return ["No thread has a GIL, so none waits for one."]
@@ -129,8 +129,8 @@ def _dropped(forced: int, drops: int, asked: str) -> str:
     return f" and dropped it {times(drops)}, {forced:,} of them because {asked}"
 
 
-def _finding(shown: Excerpt, delayed: int, waits: Sequence[int]) -> list[str]:
-    """The diagnosis of the whole timeline, with the figures of the excerpt."""
+def _finding(shown: TimelineWindow, delayed: int, waits: Sequence[int]) -> list[str]:
+    """The diagnosis of the whole timeline, with the figures of the window."""
     timeline = shown.timeline
     name = name_of(timeline, delayed)
     back = _taken_back(timeline, delayed)
@@ -180,7 +180,7 @@ def _taken_back(timeline: Timeline, delayed: int) -> str:
 
 
 def _whole(timeline: Timeline, delayed: int) -> str:
-    """The figures of the whole timeline, to show that the excerpt is representative."""
+    """The figures of the whole timeline, to show that the window is representative."""
     waits = _lengths(timeline, delayed)
     lasts = time(timeline.end_ns - timeline.begin_ns)
     mean = time(sum(waits) / len(waits))

@@ -17,7 +17,7 @@ from headway.trace.panel import Panel, badge, line, n, rect, text
 from headway.trace.timeline import REQUEST, RUNNING, Timeline
 from headway.trace.tracks import lanes
 from headway.trace.walk_through import episode, magnified, time
-from headway.trace.window import Excerpt
+from headway.trace.window import TimelineWindow
 
 STYLE = resources.files("headway.trace").joinpath("drawing.css").read_text("utf-8")
 
@@ -29,7 +29,7 @@ MOST_LANES, MOST_MAGNIFIED = 40, 5
 
 def draw(timeline: Timeline, *, whole: bool = False, name: str = "timeline") -> str:
     """Returns the file's text. Unless `whole` is true, a long timeline is reduced to a
-    representative excerpt. `name` is the prefix of the ids of the elements, so that several
+    representative window. `name` is the prefix of the ids of the elements, so that several
     drawings can stand in one page."""
     shown = window.all_of(timeline) if whole else window.telling(timeline)
     steps = episode(shown)
@@ -175,7 +175,7 @@ def _lens(panel: Panel, lens: Panel, part: Timeline) -> Iterable[str]:
     yield rect("lens-edge", lens.left, y, lens.right - lens.left, lens.bottom - y + 4, radius=3)
 
 
-def _notes(shown: Excerpt, panels: Sequence[Panel], left_out: int) -> Iterable[str]:
+def _notes(shown: TimelineWindow, panels: Sequence[Panel], left_out: int) -> Iterable[str]:
     """Sentences on what the drawing leaves out or does not show to scale."""
     timeline = shown.timeline
     panel = panels[0]

@@ -103,7 +103,7 @@ PLAIN = Style()
 
 def draw(timeline: Timeline, style: Style = PLAIN, *, whole: bool = False) -> str:
     """Returns the drawing, with a newline at its end. Unless `whole` is true, a long timeline is
-    reduced to a representative excerpt."""
+    reduced to a representative window."""
     shown = window.all_of(timeline) if whole else window.telling(timeline)
     signs = BLOCKS if style.blocks else ASCII
     steps = episode(shown)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headway.report import columns, units
 from headway.trace.handoffs import passes
 from headway.trace.timeline import FORCED, HOLD, WAIT, DropRequest, Span, Timeline
-from headway.trace.window import Excerpt, complete, cut
+from headway.trace.window import TimelineWindow, complete, cut
 
 # The wait with the most steps is chosen among this many waits.
 LOOKED_AT = 20
@@ -33,8 +33,8 @@ class Step(NamedTuple):
     text: str
 
 
-def episode(shown: Excerpt) -> list[Step]:
-    """Returns the steps of one wait of the excerpt's delayed thread, or an empty list if there is
+def episode(shown: TimelineWindow) -> list[Step]:
+    """Returns the steps of one wait of the window's delayed thread, or an empty list if there is
     no such wait."""
     timeline, delayed = shown.timeline, shown.delayed
     if delayed is None:

@@ -1,4 +1,4 @@
-"""Chooses a representative excerpt of a timeline.
+"""Chooses a representative window of a timeline.
 
 A second of a convoy is hundreds of waits that all look alike: drawn whole it is a smear. A few
 waits of the thread that waits longest relative to its holds show the same. Pure.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from headway.trace.timeline import HOLD, UNFINISHED, WAIT, Span, Timeline
 
-# The smallest number of waits in an excerpt; an excerpt is also at least a switch interval long.
+# The smallest number of waits in a window; a window is also at least a switch interval long.
 WAITS = 4
 # The margin before and after the waits, as a share of their length, so that the hold before the
 # first wait is visible.
@@ -20,10 +20,10 @@ LEAD = 0.03
 MATTERS = 0.1
 
 
-class Excerpt(NamedTuple):
+class TimelineWindow(NamedTuple):
     """A part of the timeline `whole`, or all of it. `zero_ns` is the zero of the time axis,
     `after_ns` the time from the begin of `whole` to that zero, and `delayed` the thread that the
-    excerpt is about; None if no thread waited."""
+    window is about; None if no thread waited."""
 
     timeline: Timeline
     zero_ns: int
@@ -36,11 +36,11 @@ class Excerpt(NamedTuple):
         return self.timeline is self.whole
 
 
-def all_of(timeline: Timeline) -> Excerpt:
-    return Excerpt(timeline, timeline.begin_ns, 0, timeline, most_delayed(timeline))
+def all_of(timeline: Timeline) -> TimelineWindow:
+    return TimelineWindow(timeline, timeline.begin_ns, 0, timeline, most_delayed(timeline))
 
 
-def telling(timeline: Timeline) -> Excerpt:
+def telling(timeline: Timeline) -> TimelineWindow:
     """The stretch of WAITS waits of the most delayed thread whose length is closest to the median
     of all such stretches. Returns the whole timeline if it has few waits."""
     delayed = most_delayed(timeline)
@@ -60,7 +60,7 @@ def telling(timeline: Timeline) -> Excerpt:
     begin_ns = max(timeline.begin_ns, first.from_ns - lead_ns)
     end_ns = min(timeline.end_ns, first.from_ns + lasts_ns + lead_ns)
     part = cut(timeline, begin_ns, end_ns)
-    return Excerpt(part, first.from_ns, first.from_ns - timeline.begin_ns, timeline, delayed)
+    return TimelineWindow(part, first.from_ns, first.from_ns - timeline.begin_ns, timeline, delayed)
 
 
 def cut(timeline: Timeline, begin_ns: int, end_ns: int) -> Timeline:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import quantiles
 
 from headway.errors import CommandError, reason_of
-from headway.programs.processes import Program, started
+from headway.output.statistics import percentile
+from headway.programs.processes import ChildProgram, started
 from headway.tune.goals import P50, P99, THROUGHPUT, Figures
 
 PROGRAM = Path(__file__).with_name("load_program.py")
@@ -85,7 +85,7 @@ def errors_of(host: str, port: int, targets: Mapping[str, float]) -> list[str]:
 
 
 class RunningLoad:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ChildProgram) -> None:
         self._program = program
 
     def figures(self, begin_ns: int, end_ns: int, target: str | None) -> Figures:
@@ -95,10 +95,9 @@ class RunningLoad:
         latencies_s = answer["latencies_s"]
         if len(latencies_s) < 2:
             return {}
-        percentiles = quantiles(latencies_s, n=100, method="inclusive")
         return {
-            P50.key: percentiles[49],
-            P99.key: percentiles[98],
+            P50.key: percentile(latencies_s, 0.5),
+            P99.key: percentile(latencies_s, 0.99),
             THROUGHPUT.key: answer["answered"] / ((end_ns - begin_ns) / 1e9),
             FAILURES: answer[FAILURES] / len(latencies_s),
         }

@@ -24,7 +24,7 @@ from headway.tune.trials import Measured
 MAX_MESSAGE = 200
 
 
-class Program:
+class ProgramRuns:
     """Runs a program. `words` are what follows `headway run` and its options."""
 
     def __init__(self, words: Sequence[str], metric: re.Pattern[str] | None) -> None:

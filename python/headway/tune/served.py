@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.errors import CommandError
-from headway.programs.processes import MAX_MESSAGE, Program, started
+from headway.programs.processes import MAX_MESSAGE, ChildProgram, started
 from headway.report import columns
 
 START_TIMEOUT_S = 60.0
@@ -41,7 +41,7 @@ def serving(words: Sequence[str]) -> Iterator[Served]:
             yield Served(address, _port(program), program.process.pid)
 
 
-def _port(program: Program) -> int:
+def _port(program: ChildProgram) -> int:
     end_s = time.monotonic() + START_TIMEOUT_S
     while (found := LISTENING.search(program.messages())) is None:
         if program.process.poll() is not None or time.monotonic() > end_s:
@@ -50,7 +50,7 @@ def _port(program: Program) -> int:
     return int(found[1])
 
 
-def _reason(program: Program) -> str:
+def _reason(program: ChildProgram) -> str:
     """The last message of a server. Where it refers to an exception, which is printed before it,
     also the last line of that."""
     reason = program.last_message().removeprefix("headway serve: ")

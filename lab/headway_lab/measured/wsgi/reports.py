@@ -13,11 +13,11 @@ from typing import Any
 
 from headway import _native
 from headway.programs.processes import NS, ProgramError, Window
-from headway.recorder.receive.datagrams import Inlet
-from headway.recorder.receive.live import Tick
-from headway.recorder.receiver import Recorder
+from headway.recorder.receive.datagrams import DatagramReceiver
+from headway.recorder.receive.receiver import Recorder
 from headway.recorder.records import histogram
 from headway.recorder.records.histogram import Histogram, Percentile
+from headway.recorder.records.received import Tick
 from headway.recorder.records.summary import distribution, summarize
 from headway_lab.measured.wsgi.server import Served, Shape
 
@@ -40,7 +40,7 @@ class Reports:
     sent."""
 
     def __init__(self, socket: Path) -> None:
-        self._recorder = Recorder(Inlet(str(socket), SOCKET_MODE, None))
+        self._recorder = Recorder(DatagramReceiver(str(socket), SOCKET_MODE, None))
 
     def __enter__(self) -> Reports:
         self._recorder.start()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from headway.programs.processes import Program, ProgramError
+from headway.programs.processes import ChildProgram, ProgramError
 from headway_lab.measured import apache
 from headway_lab.measured.wsgi import mod_wsgi
 from headway_lab.setting import PROGRAMS, Setting, started
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 class Served:
     """A running server."""
 
-    def __init__(self, shape: Shape, program: Program, port: int | None) -> None:
+    def __init__(self, shape: Shape, program: ChildProgram, port: int | None) -> None:
         self.shape = shape
         self.pid = program.process.pid
         self._program = program

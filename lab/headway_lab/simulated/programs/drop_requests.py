@@ -34,9 +34,9 @@ class Holder:
         self._go.release()
         # The holder is to have the GIL when this thread wants it back.
         time.sleep(0.002)
-        books = _native.gil_snapshot()
-        assert books is not None
-        rows = [row for row in books["threads"] if row["native_id"] == self._thread.native_id]
+        counters = _native.gil_snapshot()
+        assert counters is not None
+        rows = [row for row in counters["threads"] if row["native_id"] == self._thread.native_id]
         self._stopping = True
         self._thread.join()
         once = len(rows) == 1 and rows[0]["forced_drops"] == 1

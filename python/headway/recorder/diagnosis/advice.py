@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.inputs import DiagnosisInputs
 from headway.recorder.diagnosis.verdict import Advice
 from headway.recorder.records.summary import PerRequest
 from headway.report import thresholds, units
@@ -23,8 +23,8 @@ ROUGH = 0.5
 HANDOFFS = 0.1
 
 
-def is_mod_wsgi(situation: Situation) -> bool:
-    return str(situation.config["server"] or "").startswith("mod_wsgi")
+def is_mod_wsgi(inputs: DiagnosisInputs) -> bool:
+    return str(inputs.config["server"] or "").startswith("mod_wsgi")
 
 
 def rate(requests_per_s: float) -> str:
@@ -37,129 +37,129 @@ def rate(requests_per_s: float) -> str:
     return f"{text} requests/s"
 
 
-def give_or_take(situation: Situation, *names: PerRequest) -> str:
+def give_or_take(inputs: DiagnosisInputs, *names: PerRequest) -> str:
     """The error of a computed rate, from the spread of the requests that it was computed from."""
-    error = situation.error(*names or ("gil_held", "cpu_per_request", "application"))
+    error = inputs.error(*names or ("gil_held", "cpu_per_request", "application"))
     if error is None:
         return ""
     if error > ROUGH:
         return " (a rough guess: these requests differ very much)"
-    return f" (give or take {max(1, round(100 * error))} %, from {situation.requests:,} requests)"
+    return f" (give or take {max(1, round(100 * error))} %, from {inputs.requests:,} requests)"
 
 
-def full_gil(situation: Situation) -> float | None:
+def full_gil(inputs: DiagnosisInputs) -> float | None:
     """The requests/s at which one GIL is full; None if unknown."""
-    held = situation.held_per_request
-    if held is None and not situation.exact:
+    held = inputs.held_per_request
+    if held is None and not inputs.exact:
         # mod_wsgi does not report how long the GIL is held; at most for the CPU time.
-        held = situation.cpu_per_request
+        held = inputs.cpu_per_request
     return 1 / held if held else None
 
 
-def capacity(situation: Situation, gils: float) -> float | None:
+def capacity(inputs: DiagnosisInputs, gils: float) -> float | None:
     """The requests/s that `gils` GILs carry on the available cores; None if unknown."""
-    of_gil, cpu = full_gil(situation), situation.cpu_per_request
+    of_gil, cpu = full_gil(inputs), inputs.cpu_per_request
     if of_gil is None or cpu is None:
         return None
-    of_cores = situation.cores / cpu if situation.cores_known else math.inf
+    of_cores = inputs.cores / cpu if inputs.cores_known else math.inf
     return min(gils * of_gil, of_cores)
 
 
-def useful_gils(situation: Situation) -> int | None:
+def useful_gils(inputs: DiagnosisInputs) -> int | None:
     """The fewest GILs that can use all the cores; at most one for each core, even where the holders
     of a GIL had to wait for a core."""
-    of_gil, cpu = full_gil(situation), situation.cpu_per_request
-    if of_gil is None or cpu is None or not situation.cores_known:
+    of_gil, cpu = full_gil(inputs), inputs.cpu_per_request
+    if of_gil is None or cpu is None or not inputs.cores_known:
         return None
-    needed = math.ceil(situation.cores / cpu / of_gil - 0.05)
-    return max(1, min(needed, math.ceil(situation.cores)))
+    needed = math.ceil(inputs.cores / cpu / of_gil - 0.05)
+    return max(1, min(needed, math.ceil(inputs.cores)))
 
 
-def more_processes(situation: Situation) -> Advice | None:
-    gils = useful_gils(situation)
-    now = max(1, round(situation.processes))
-    per_process = situation.gil_count
+def more_processes(inputs: DiagnosisInputs) -> Advice | None:
+    gils = useful_gils(inputs)
+    now = max(1, round(inputs.processes))
+    per_process = inputs.gil_count
     if gils is None:
-        return _one_more_process(situation, now)
+        return _one_more_process(inputs, now)
     count = math.ceil(gils / per_process)
-    expected, one = capacity(situation, count * per_process), full_gil(situation)
+    expected, one = capacity(inputs, count * per_process), full_gil(inputs)
     if expected is None or one is None or count <= now:
         return None
-    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+    if expected < thresholds.WORTH_TRYING.value * inputs.rps:
         return None
-    option = f"processes={count}" if is_mod_wsgi(situation) else f"--processes {count}"
-    memory = (count - now) * situation.summary["rss_per_process"]
+    option = f"processes={count}" if is_mod_wsgi(inputs) else f"--processes {count}"
+    memory = (count - now) * inputs.summary["rss_per_process"]
     return {
-        "try": f"{_place(situation)}{option} (now {now})",
-        "expect": f"up to {rate(expected)}{give_or_take(situation)}, now {rate(situation.rps)}: "
-        f"one GIL is full at {rate(one)}, {count} processes on {situation.cores:g} cores carry "
+        "try": f"{_place(inputs)}{option} (now {now})",
+        "expect": f"up to {rate(expected)}{give_or_take(inputs)}, now {rate(inputs.rps)}: "
+        f"one GIL is full at {rate(one)}, {count} processes on {inputs.cores:g} cores carry "
         f"{expected / one:.3g} times that; {_megabytes(memory)} more memory. What they share "
         "(a database, these cores with other programs) may give less.",
     }
 
 
-def _one_more_process(situation: Situation, now: int) -> Advice | None:
+def _one_more_process(inputs: DiagnosisInputs, now: int) -> Advice | None:
     """Advice without the number of cores, which mod_wsgi does not report."""
-    one = full_gil(situation)
+    one = full_gil(inputs)
     if one is None:
         return None
-    option = f"processes={2 * now}" if is_mod_wsgi(situation) else f"--processes {2 * now}"
+    option = f"processes={2 * now}" if is_mod_wsgi(inputs) else f"--processes {2 * now}"
     return {
-        "try": f"{_place(situation)}{option} (now {now})",
+        "try": f"{_place(inputs)}{option} (now {now})",
         "expect": f"up to {rate(2 * now * one)} if there are {2 * now} cores for it, now "
-        f"{rate(situation.rps)}; how many cores there are is not in the data.",
+        f"{rate(inputs.rps)}; how many cores there are is not in the data.",
     }
 
 
-def own_gils(situation: Situation) -> Advice | None:
+def own_gils(inputs: DiagnosisInputs) -> Advice | None:
     """Advises interpreters with their own GILs: threads that share memory, but not the GIL."""
-    gils = useful_gils(situation)
-    now = max(1, round(situation.processes))
-    if gils is None or is_mod_wsgi(situation) or not situation.serves:
+    gils = useful_gils(inputs)
+    now = max(1, round(inputs.processes))
+    if gils is None or is_mod_wsgi(inputs) or not inputs.serves:
         return None
-    if _python(situation) < (3, 12):
+    if _python(inputs) < (3, 12):
         return None
-    count = min(math.ceil(gils / now), situation.threads)
-    expected = capacity(situation, now * count)
-    if count <= situation.gil_count or expected is None:
+    count = min(math.ceil(gils / now), inputs.threads)
+    expected = capacity(inputs, now * count)
+    if count <= inputs.gil_count or expected is None:
         return None
-    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+    if expected < thresholds.WORTH_TRYING.value * inputs.rps:
         return None
     return {
         "try": f"--interpreters {count} --per-interpreter-gil, once `headway audit APP` says that "
         "the extension modules allow it",
-        "expect": f"up to {rate(expected)}{give_or_take(situation)}, now {rate(situation.rps)}, as "
+        "expect": f"up to {rate(expected)}{give_or_take(inputs)}, now {rate(inputs.rps)}, as "
         "with more processes; each interpreter loads the application anew.",
     }
 
 
-def free_threading(situation: Situation) -> Advice | None:
-    if _python(situation) < (3, 13) or not situation.serves:
+def free_threading(inputs: DiagnosisInputs) -> Advice | None:
+    if _python(inputs) < (3, 13) or not inputs.serves:
         return None
-    cpu = situation.cpu_per_request
-    if cpu is None or not situation.cores_known:
+    cpu = inputs.cpu_per_request
+    if cpu is None or not inputs.cores_known:
         return None
-    threads = situation.threads * max(1.0, situation.processes)
-    expected = min(situation.cores, threads) / cpu
-    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+    threads = inputs.threads * max(1.0, inputs.processes)
+    expected = min(inputs.cores, threads) / cpu
+    if expected < thresholds.WORTH_TRYING.value * inputs.rps:
         return None
-    option = "WSGIFreeThreading On" if is_mod_wsgi(situation) else "--free-threading"
+    option = "WSGIFreeThreading On" if is_mod_wsgi(inputs) else "--free-threading"
     return {
         "try": f"{option} on a free-threaded build, once `headway audit APP` says that the "
         "extension modules allow it",
-        "expect": f"up to {rate(expected)}, now {rate(situation.rps)}, less what that build runs "
+        "expect": f"up to {rate(expected)}, now {rate(inputs.rps)}, less what that build runs "
         "Python slower and what threads that write to the same objects wait for each other.",
     }
 
 
-def policy(situation: Situation) -> Advice | None:
+def policy(inputs: DiagnosisInputs) -> Advice | None:
     """Advises `priority`, which bounds the waits of short requests and makes no work shorter."""
-    if situation.free_threading or (situation.exact and situation.scheduled):
+    if inputs.free_threading or (inputs.exact and inputs.scheduled):
         return None
-    waited = situation.summary["gil_wait" if situation.serves else "take_wait"]
+    waited = inputs.summary["gil_wait" if inputs.serves else "take_wait"]
     now = f", now {units.seconds(waited['p99'])} (99th percentile)" if waited else ""
-    threads = max(2, situation.threads)
-    if is_mod_wsgi(situation):
+    threads = max(2, inputs.threads)
+    if is_mod_wsgi(inputs):
         first = "`headway serve --config httpd.conf`, which has --policy priority by default"
     else:
         first = "--policy priority"
@@ -172,18 +172,18 @@ def policy(situation: Situation) -> Advice | None:
     }
 
 
-def switch_interval(situation: Situation) -> Advice | None:
+def switch_interval(inputs: DiagnosisInputs) -> Advice | None:
     """Advises a shorter interval, which cuts waits in proportion and costs handoffs."""
-    interval, waits = situation.interval, situation.waits
-    if not interval or situation.free_threading or (situation.exact and situation.scheduled):
+    interval, waits = inputs.interval, inputs.waits
+    if not interval or inputs.free_threading or (inputs.exact and inputs.scheduled):
         return None
-    cost = _handoff(situation)
+    cost = _handoff(inputs)
     # The shortest interval at which one handoff per interval costs no more than HANDOFFS.
     least = SHORTEST_INTERVAL_S if cost is None else max(SHORTEST_INTERVAL_S, cost / HANDOFFS)
     shorter = float(f"{max(least, interval / 50):.1g}")
     if shorter > interval / 2:
         return None
-    known = waits or situation.summary["gil_wait"]
+    known = waits or inputs.summary["gil_wait"]
     p95 = known["p95"] if known else None
     waited = (
         f"waits that lasted {units.seconds(p95)} (95th percentile) come down towards "
@@ -199,50 +199,50 @@ def switch_interval(situation: Situation) -> Advice | None:
         "in the data"
     )
     option = f"--switch-interval {1000 * shorter:g}ms"
-    if is_mod_wsgi(situation):
+    if is_mod_wsgi(inputs):
         option = f"switch-interval={shorter:g}"
     return {
-        "try": f"{_place(situation)}{option} (now {units.seconds(interval)})",
+        "try": f"{_place(inputs)}{option} (now {units.seconds(interval)})",
         "expect": f"{waited}; {handoffs}. Work that takes a fixed amount of computing does not get "
         "done faster.",
     }
 
 
-def _handoff(situation: Situation) -> float | None:
+def _handoff(inputs: DiagnosisInputs) -> float | None:
     """The mean time from a drop of the GIL to the next take while a thread waits, in seconds."""
-    rows = situation.record.get("gils", ())
+    rows = inputs.record.get("gils", ())
     takes = sum(row.get("gil_contended_takes", 0) for row in rows)
     return sum(row.get("gil_handoff", 0.0) for row in rows) / takes if takes else None
 
 
-def more_threads(situation: Situation) -> Advice | None:
+def more_threads(inputs: DiagnosisInputs) -> Advice | None:
     """Advises more threads where these wait for something other than the GIL or a core."""
-    application, queue = situation.mean("application"), situation.mean("queue") or 0.0
-    if not application or not situation.threads:
+    application, queue = inputs.mean("application"), inputs.mean("queue") or 0.0
+    if not application or not inputs.threads:
         return None
-    threads = math.ceil(situation.threads * max(1.5, 1 + queue / application))
-    expected = threads * max(1.0, situation.processes) / application
-    gils = max(1.0, situation.processes) * situation.gil_count
-    limit = capacity(situation, gils) if situation.exact and not situation.free_threading else None
+    threads = math.ceil(inputs.threads * max(1.5, 1 + queue / application))
+    expected = threads * max(1.0, inputs.processes) / application
+    gils = max(1.0, inputs.processes) * inputs.gil_count
+    limit = capacity(inputs, gils) if inputs.exact and not inputs.free_threading else None
     bounded = limit is not None and limit < expected
     if bounded and limit is not None:
         expected = limit
-    if expected < thresholds.WORTH_TRYING.value * situation.rps:
+    if expected < thresholds.WORTH_TRYING.value * inputs.rps:
         return None
-    option = f"threads={threads}" if is_mod_wsgi(situation) else f"--threads {threads}"
+    option = f"threads={threads}" if is_mod_wsgi(inputs) else f"--threads {threads}"
     why = "there the GIL or the cores are full" if bounded else "if what they wait for keeps up"
     return {
-        "try": f"{_place(situation)}{option} (now {situation.threads})",
-        "expect": f"up to {rate(expected)}{give_or_take(situation, 'application')}, now "
-        f"{rate(situation.rps)}: each occupies a thread for {units.seconds(application)}; {why}.",
+        "try": f"{_place(inputs)}{option} (now {inputs.threads})",
+        "expect": f"up to {rate(expected)}{give_or_take(inputs, 'application')}, now "
+        f"{rate(inputs.rps)}: each occupies a thread for {units.seconds(application)}; {why}.",
     }
 
 
-def less_sharing(situation: Situation, waiting: float) -> Advice | None:
+def less_sharing(inputs: DiagnosisInputs, waiting: float) -> Advice | None:
     """Advises to share less, where `waiting` threads of each process wait for locks."""
-    cpu = situation.summary["cpu_per_process"]
-    cores = situation.cores / max(1.0, situation.processes)
-    could = min(cpu + waiting, cores) if situation.cores_known else cpu + waiting
+    cpu = inputs.summary["cpu_per_process"]
+    cores = inputs.cores / max(1.0, inputs.processes)
+    could = min(cpu + waiting, cores) if inputs.cores_known else cpu + waiting
     if could < thresholds.WORTH_TRYING.value * cpu:
         return None
     return {
@@ -253,18 +253,18 @@ def less_sharing(situation: Situation, waiting: float) -> Advice | None:
     }
 
 
-def processes_without_shared_locks(situation: Situation, waiting: float) -> Advice | None:
+def processes_without_shared_locks(inputs: DiagnosisInputs, waiting: float) -> Advice | None:
     """Advises processes in place of threads that wait for locks: they share none."""
-    if not situation.serves or not situation.cores_known or is_mod_wsgi(situation):
+    if not inputs.serves or not inputs.cores_known or is_mod_wsgi(inputs):
         return None
-    now, cpu = max(1, round(situation.processes)), situation.cpu
-    count = min(math.ceil(situation.cores), now * (1 + math.ceil(waiting)))
-    expected = situation.rps * min(situation.cores, cpu * count / now) / cpu if cpu else 0.0
-    if count <= now or expected < thresholds.WORTH_TRYING.value * situation.rps:
+    now, cpu = max(1, round(inputs.processes)), inputs.cpu
+    count = min(math.ceil(inputs.cores), now * (1 + math.ceil(waiting)))
+    expected = inputs.rps * min(inputs.cores, cpu * count / now) / cpu if cpu else 0.0
+    if count <= now or expected < thresholds.WORTH_TRYING.value * inputs.rps:
         return None
     return {
         "try": f"--processes {count} (now {now})",
-        "expect": f"up to {rate(expected)}, now {rate(situation.rps)}: processes share no locks of "
+        "expect": f"up to {rate(expected)}, now {rate(inputs.rps)}: processes share no locks of "
         "Python. What they share (a database, these cores with other programs) may give less.",
     }
 
@@ -273,13 +273,13 @@ def given(*all_advice: Advice | None) -> list[Advice]:
     return [each for each in all_advice if each is not None]
 
 
-def _place(situation: Situation) -> str:
-    return "WSGIDaemonProcess " if is_mod_wsgi(situation) else ""
+def _place(inputs: DiagnosisInputs) -> str:
+    return "WSGIDaemonProcess " if is_mod_wsgi(inputs) else ""
 
 
-def _python(situation: Situation) -> tuple[int, int]:
+def _python(inputs: DiagnosisInputs) -> tuple[int, int]:
     """The oldest Python version of the processes; (0, 0) if none reports it."""
-    value = situation.config["python"]
+    value = inputs.config["python"]
     found = []
     for each in value if isinstance(value, list) else [value]:
         parts = str(each).split(".")

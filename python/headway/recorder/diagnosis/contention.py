@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from headway.profile import sides
 from headway.recorder.diagnosis import advice
-from headway.recorder.diagnosis.inputs import Hold, Situation, waited_for
+from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold, waited_for
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
 from headway.recorder.records.stacks import innermost
 from headway.report import columns, diagnosis, thresholds, units
 
 
-def long_hold(situation: Situation) -> Verdict | None:
+def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
     """A thread kept the GIL although other threads requested it."""
-    holds, contention = situation.counted_holds, situation.contention
+    holds, contention = inputs.counted_holds, inputs.contention
     if not holds or contention is None or not diagnosis.is_long_hold(contention):
         return None
     worst = max(holds, key=waited_for)
-    longest, least = waited_for(worst), min(map(situation.counts_from, holds))
+    longest, least = waited_for(worst), min(map(inputs.counts_from, holds))
     alone = longest >= thresholds.LONG_HOLD_ALONE_S.value
     share = contention.waited_for_kept_share
     thread = columns.name(worst.get("hold_thread") or "(unnamed)")
@@ -37,7 +37,7 @@ def long_hold(situation: Situation) -> Verdict | None:
         f"another thread waited for {units.seconds(longest)} of that. {cause} "
         f"There were {number} of "
         f"{units.seconds(least)} or more, with at least {100 * share:.0f} % of all waiting.",
-        situation,
+        inputs,
         [
             evidence("longest wait for one hold", longest, "s", least),
             evidence("holds that others waited for so long", len(holds), "holds", 1),
@@ -48,7 +48,7 @@ def long_hold(situation: Situation) -> Verdict | None:
         ],
         [
             {
-                "try": _elsewhere(situation, endpoint),
+                "try": _elsewhere(inputs, endpoint),
                 "expect": "the others' waits of up to "
                 f"{units.seconds(longest)} for it end; its own stay.",
             },
@@ -82,9 +82,9 @@ def _cause_of(hold: Hold) -> tuple[str, str]:
     )
 
 
-def _elsewhere(situation: Situation, endpoint: str) -> str:
+def _elsewhere(inputs: DiagnosisInputs, endpoint: str) -> str:
     what = endpoint or "what makes this call"
-    if advice.is_mod_wsgi(situation):
+    if advice.is_mod_wsgi(inputs):
         return f"a WSGIDaemonProcess of its own for {what}"
     return f"a process group of its own for {what} ([process-group] in a --config file)"
 
@@ -97,17 +97,17 @@ def top_frame(hold: Hold) -> str:
     return columns.name(sides.label(frame, frame.file.rsplit("/", 1)[-1]), 100)
 
 
-def convoy(situation: Situation) -> Verdict | None:
+def convoy(inputs: DiagnosisInputs) -> Verdict | None:
     """Short work waits for whole switch intervals behind work that uses them up."""
-    contention, interval = situation.contention, situation.interval
+    contention, interval = inputs.contention, inputs.interval
     if contention is None or not interval or not diagnosis.is_convoy(contention):
         return None
     whole, work = diagnosis.whole_interval_s(interval), thresholds.CONVOY_WORK.value * interval
     needs = waiting = None
-    if situation.serves:
-        needs, waiting = situation.summary["gil_held"], situation.summary["gil_wait"]
-    who, need = ("requests", needs) if needs else ("turns of threads", situation.summary["hold"])
-    waits = waiting or situation.summary["take_wait"]
+    if inputs.serves:
+        needs, waiting = inputs.summary["gil_held"], inputs.summary["gil_wait"]
+    who, need = ("requests", needs) if needs else ("turns of threads", inputs.summary["hold"])
+    waits = waiting or inputs.summary["take_wait"]
     if need is None or waits is None:
         return None
     length = waits["p90"]
@@ -120,7 +120,7 @@ def convoy(situation: Situation) -> Verdict | None:
         f"{100 * contention.interval_waits_share:.0f} % of all waiting is in waits of a whole "
         f"switch interval ({units.seconds(interval)}) and more: others compute, and drop the GIL "
         "only when an interval is over.",
-        situation,
+        inputs,
         [
             evidence(
                 "share of the waiting in waits of whole switch intervals",
@@ -136,30 +136,30 @@ def convoy(situation: Situation) -> Verdict | None:
             ),
             evidence(f"GIL time that half of the {who} need at most", need["p50"], "s", work),
             evidence(f"wait of the {who}, 90th percentile", length, "s", whole),
-            *_most_held(situation),
+            *_most_held(inputs),
         ],
         advice.given(
-            advice.policy(situation),
-            advice.switch_interval(situation),
-            advice.more_processes(situation),
+            advice.policy(inputs),
+            advice.switch_interval(inputs),
+            advice.more_processes(inputs),
         ),
     )
 
 
-def gil_bound(situation: Situation) -> Verdict | None:
+def gil_bound(inputs: DiagnosisInputs) -> Verdict | None:
     """The GIL is used up, and threads wait for it."""
-    if not situation.exact and not situation.free_threading:
-        return _gil_bound_at_least(situation)
-    gil, contention = situation.gil, situation.contention
+    if not inputs.exact and not inputs.free_threading:
+        return _gil_bound_at_least(inputs)
+    gil, contention = inputs.gil, inputs.contention
     if gil is None or contention is None or not diagnosis.is_gil_bound(contention):
         return None
-    queued = is_queued(situation)
-    full = advice.full_gil(situation)
+    queued = is_queued(inputs)
+    full = advice.full_gil(inputs)
     carries = (
-        f" One GIL is full at {advice.rate(full)}{advice.give_or_take(situation)}." if full else ""
+        f" One GIL is full at {advice.rate(full)}{advice.give_or_take(inputs)}." if full else ""
     )
-    response = situation.mean("response")
-    waits = situation.mean("gil_wait")
+    response = inputs.mean("response")
+    waits = inputs.mean("gil_wait")
     of_response = (
         f" Of a response of {units.seconds(response)} on average {units.seconds(waits)} is waiting "
         "for the GIL."
@@ -167,7 +167,7 @@ def gil_bound(situation: Situation) -> Verdict | None:
         else ""
     )
     name = columns.name(gil.get("gil_name") or "main")
-    on_a_core = situation.on_a_core
+    on_a_core = inputs.on_a_core
     starved = (
         f" Its holders had a core for only {100 * on_a_core:.0f} % of that: other programs have "
         "the cores, or what is called waits without dropping the GIL; more processes bring less "
@@ -179,48 +179,48 @@ def gil_bound(situation: Situation) -> Verdict | None:
         "gil-bound",
         "critical" if queued else "warning",
         "The GIL limits what gets done",
-        f"The GIL ({name}) is in use {100 * situation.gil_use:.0f} % of the time, and "
-        f"{situation.waiting:.1f} threads wait for it on average: however many threads there are, "
+        f"The GIL ({name}) is in use {100 * inputs.gil_use:.0f} % of the time, and "
+        f"{inputs.waiting:.1f} threads wait for it on average: however many threads there are, "
         f"one computes.{starved}{of_response}{carries}"
         + (" Requests also queue for a thread." if queued else ""),
-        situation,
+        inputs,
         [
             evidence(
                 "share of its life in which the GIL was held or handed over",
-                situation.gil_use,
+                inputs.gil_use,
                 "share",
                 thresholds.GIL_FULL,
             ),
             evidence(
                 "threads that wait for it, on average, in each process",
-                situation.waiting,
+                inputs.waiting,
                 "threads",
                 thresholds.THREADS_WAIT,
             ),
             *([evidence("waiting for the GIL in a request, mean", waits, "s")] if waits else []),
             *(
-                [evidence("GIL time per request", situation.held_per_request, "s")]
-                if situation.held_per_request
+                [evidence("GIL time per request", inputs.held_per_request, "s")]
+                if inputs.held_per_request
                 else []
             ),
-            evidence("CPU of each process", situation.summary["cpu_per_process"], "cores"),
-            *_most_held(situation),
+            evidence("CPU of each process", inputs.summary["cpu_per_process"], "cores"),
+            *_most_held(inputs),
         ],
         advice.given(
-            advice.more_processes(situation),
-            advice.own_gils(situation),
-            advice.free_threading(situation),
-            advice.policy(situation),
-            advice.switch_interval(situation),
+            advice.more_processes(inputs),
+            advice.own_gils(inputs),
+            advice.free_threading(inputs),
+            advice.policy(inputs),
+            advice.switch_interval(inputs),
         ),
     )
 
 
-def _most_held(situation: Situation) -> list[Evidence]:
+def _most_held(inputs: DiagnosisInputs) -> list[Evidence]:
     """The endpoint that held the GIL most, or the thread where there are no endpoints."""
     for rows, prefix, what in (
-        (situation.record.get("endpoints", ()), "endpoint", "requests for"),
-        (situation.record.get("threads", ()), "thread", "the thread"),
+        (inputs.record.get("endpoints", ()), "endpoint", "requests for"),
+        (inputs.record.get("threads", ()), "thread", "the thread"),
     ):
         held = sum(row.get(f"{prefix}_held", row.get(f"{prefix}_gil_held", 0.0)) for row in rows)
         if held > 0:
@@ -235,26 +235,26 @@ def _most_held(situation: Situation) -> list[Evidence]:
     return []
 
 
-def is_queued(situation: Situation) -> bool:
+def is_queued(inputs: DiagnosisInputs) -> bool:
     """Whether requests wait for a thread."""
-    queue, application = situation.summary["queue"], situation.mean("application")
+    queue, application = inputs.summary["queue"], inputs.mean("application")
     if not queue or not application:
         return False
     least = max(thresholds.QUEUE_S.value, thresholds.QUEUE_SHARE.value * application)
     return bool(queue["p95"] >= least)
 
 
-def _gil_bound_at_least(situation: Situation) -> Verdict | None:
+def _gil_bound_at_least(inputs: DiagnosisInputs) -> Verdict | None:
     """The verdict from mod_wsgi's own fields, which have the waits at mod_wsgi's own calls only: a
     lower bound. They do not show whether the process has a GIL. So CPU time has to fit one GIL, and
     waits have to last a switch interval: on a free-threaded build the same calls wait only while
     the world is stopped."""
-    cpu = situation.summary["cpu_per_process"]
-    application, waits = situation.mean("application"), situation.summary["gil_wait"]
-    if not application or waits is None or situation.threads < 2:
+    cpu = inputs.summary["cpu_per_process"]
+    application, waits = inputs.mean("application"), inputs.summary["gil_wait"]
+    if not application or waits is None or inputs.threads < 2:
         return None
     share = waits["mean"] / application
-    whole = thresholds.WHOLE_INTERVALS.value * (situation.interval or 0.005)
+    whole = thresholds.WHOLE_INTERVALS.value * (inputs.interval or 0.005)
     if (
         waits["p90"] < whole
         or not thresholds.CPU_OF_A_GIL.value <= cpu <= thresholds.CPU_ABOVE_A_GIL.value
@@ -263,13 +263,13 @@ def _gil_bound_at_least(situation: Situation) -> Verdict | None:
         return None
     return verdict(
         "gil-bound",
-        "critical" if is_queued(situation) else "warning",
+        "critical" if is_queued(inputs) else "warning",
         "The GIL limits what gets done, by what mod_wsgi sees",
         f"At least {100 * share:.0f} % of the time in the application is waiting for the GIL, and "
         f"each process uses {cpu:.2f} cores: what one GIL lets compute. This is a lower bound: "
         "mod_wsgi sees the waits at its own calls, none inside the application, and does not tell "
         "whether the process has a GIL. Headway measures every wait.",
-        situation,
+        inputs,
         [
             evidence(
                 "share of application time seen as waiting for the GIL (a lower bound)",
@@ -280,9 +280,9 @@ def _gil_bound_at_least(situation: Situation) -> Verdict | None:
             evidence("CPU of each process", cpu, "cores", thresholds.CPU_OF_A_GIL),
         ],
         advice.given(
-            advice.more_processes(situation),
-            advice.free_threading(situation),
-            advice.policy(situation),
-            advice.switch_interval(situation),
+            advice.more_processes(inputs),
+            advice.free_threading(inputs),
+            advice.policy(inputs),
+            advice.switch_interval(inputs),
         ),
     )

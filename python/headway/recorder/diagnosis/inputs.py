@@ -54,7 +54,7 @@ class GilRow(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Situation:
+class DiagnosisInputs:
     """A record with its summary, its configuration, and the long holds of the same time. All
     properties are derived from these."""
 

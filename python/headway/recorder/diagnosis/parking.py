@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.contention import is_queued
-from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.inputs import DiagnosisInputs
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
 from headway.report import columns, diagnosis, thresholds, units
 
 
-def lock_contention(situation: Situation) -> Verdict | None:
+def lock_contention(inputs: DiagnosisInputs) -> Verdict | None:
     """Threads lose much of their time to locks that another thread has."""
-    parking = situation.parking
+    parking = inputs.parking
     if parking is None or diagnosis.parking_finding(parking) != diagnosis.LOCK_CONTENTION:
         return None
-    waits = situation.summary["parked"]
+    waits = inputs.summary["parked"]
     share, limit = parking.contended_share, units.seconds(thresholds.LOCK_WAIT_S.value)
-    cpu = situation.summary["cpu_per_process"]
-    queued = is_queued(situation)
+    cpu = inputs.summary["cpu_per_process"]
+    queued = is_queued(inputs)
     return verdict(
         "lock-contention",
         "critical" if queued else "warning",
@@ -32,7 +32,7 @@ def lock_contention(situation: Situation) -> Verdict | None:
         f"of less than {limit}. They share a lock: one of their own, or that of a list, a dict or "
         "another object that all of them change. Events that come as fast, such as the items of a "
         "queue, count too." + (" Requests also queue for a thread." if queued else ""),
-        situation,
+        inputs,
         [
             evidence(
                 f"threads that wait for locks, for less than {limit} at a time, on average",
@@ -52,22 +52,22 @@ def lock_contention(situation: Situation) -> Verdict | None:
                 if waits
                 else []
             ),
-            *_most(situation, "thread_parked", "waits for locks and events"),
+            *_most(inputs, "thread_parked", "waits for locks and events"),
         ],
         advice.given(
-            advice.less_sharing(situation, parking.contending),
-            advice.processes_without_shared_locks(situation, parking.contending),
+            advice.less_sharing(inputs, parking.contending),
+            advice.processes_without_shared_locks(inputs, parking.contending),
         ),
     )
 
 
-def stopped_world(situation: Situation) -> Verdict | None:
+def stopped_world(inputs: DiagnosisInputs) -> Verdict | None:
     """Threads lose much of their time because one of them stops all others."""
-    parking = situation.parking
+    parking = inputs.parking
     if parking is None or diagnosis.parking_finding(parking) != diagnosis.STOPPED_WORLD:
         return None
-    collections = situation.summary["gc"]
-    queued = is_queued(situation)
+    collections = inputs.summary["gc"]
+    queued = is_queued(inputs)
     return verdict(
         "stopped-world",
         "critical" if queued else "warning",
@@ -76,7 +76,7 @@ def stopped_world(situation: Situation) -> Verdict | None:
         f"others do: {100 * parking.stopped_share:.0f} % of the time of threads that compute or "
         "wait so. Without a GIL, CPython stops all threads for a garbage collection, and for some "
         "changes that all of them have to see.",
-        situation,
+        inputs,
         [
             evidence(
                 "threads that stand still or wait for others to do so, on average",
@@ -98,7 +98,7 @@ def stopped_world(situation: Situation) -> Verdict | None:
                 if collections
                 else []
             ),
-            *_most(situation, "thread_suspended", "stood still"),
+            *_most(inputs, "thread_suspended", "stood still"),
         ],
         [
             {
@@ -111,9 +111,9 @@ def stopped_world(situation: Situation) -> Verdict | None:
     )
 
 
-def _most(situation: Situation, name: str, what: str) -> list[Evidence]:
+def _most(inputs: DiagnosisInputs, name: str, what: str) -> list[Evidence]:
     """The thread with most of one kind of wait."""
-    rows = situation.record.get("threads", ())
+    rows = inputs.record.get("threads", ())
     worst = max(rows, key=lambda row: row.get(name, 0.0), default=None)
     if worst is None or not worst.get(name):
         return []

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.capacity import cpu_bound, cpu_limited, io_bound, saturated
 from headway.recorder.diagnosis.contention import convoy, gil_bound, long_hold
-from headway.recorder.diagnosis.inputs import Hold, Situation
+from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold
 from headway.recorder.diagnosis.parking import lock_contention, stopped_world
 from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
@@ -40,15 +40,15 @@ def judge(
     record: Record, summary: Summary, config: Config, long_holds: Iterable[Hold] = ()
 ) -> Verdict:
     """The verdict on one process or process group."""
-    situation = Situation(record, summary, config, tuple(long_holds))
-    enough = is_enough(situation)
+    inputs = DiagnosisInputs(record, summary, config, tuple(long_holds))
+    enough = is_enough(inputs)
     for rule in RULES if enough else RULES_WITHOUT_REQUESTS:
-        found = rule(situation)
+        found = rule(inputs)
         if found is not None:
             return found
-    if _is_idle(situation):
-        return _idle(situation)
-    return _healthy(situation) if enough else _unknown(situation)
+    if _is_idle(inputs):
+        return _idle(inputs)
+    return _healthy(inputs) if enough else _unknown(inputs)
 
 
 def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:
@@ -70,46 +70,46 @@ def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:
     return {**found, "text": f"Process group {group}: {found['text']}"}
 
 
-def is_enough(situation: Situation) -> bool:
+def is_enough(inputs: DiagnosisInputs) -> bool:
     """Whether there are enough requests, or takes of the GIL in a program without requests. Where
     there is no GIL, each moment of a thread is either CPU time or a wait, so any time is enough."""
-    if situation.serves:
-        return situation.requests >= thresholds.ENOUGH_REQUESTS.value
-    if situation.parking is not None:
-        return situation.seconds > 0
-    holds = situation.holds
+    if inputs.serves:
+        return inputs.requests >= thresholds.ENOUGH_REQUESTS.value
+    if inputs.parking is not None:
+        return inputs.seconds > 0
+    holds = inputs.holds
     return bool(holds and holds["count"] >= thresholds.ENOUGH_TAKES.value)
 
 
-def _is_idle(situation: Situation) -> bool:
+def _is_idle(inputs: DiagnosisInputs) -> bool:
     limit = thresholds.IDLE_BUSY.value
     return (
-        situation.seconds > 0
-        and situation.summary["busy"] < limit
-        and situation.summary["cpu_per_process"] < limit
-        and situation.gil_use < limit
+        inputs.seconds > 0
+        and inputs.summary["busy"] < limit
+        and inputs.summary["cpu_per_process"] < limit
+        and inputs.gil_use < limit
     )
 
 
-def _idle(situation: Situation) -> Verdict:
+def _idle(inputs: DiagnosisInputs) -> Verdict:
     return verdict(
         "idle",
         "ok",
         "Hardly anything to do",
-        f"{units.number(situation.requests, 'request')} in {units.seconds(situation.seconds)}; "
+        f"{units.number(inputs.requests, 'request')} in {units.seconds(inputs.seconds)}; "
         "threads, cores and GIL are in use for less than "
         f"{100 * thresholds.IDLE_BUSY.value:.0f} % of the time.",
-        situation,
+        inputs,
         [
             evidence(
                 "share of worker threads busy",
-                situation.summary["busy"],
+                inputs.summary["busy"],
                 "share",
                 thresholds.IDLE_BUSY,
             ),
             evidence(
                 "CPU of each process",
-                situation.summary["cpu_per_process"],
+                inputs.summary["cpu_per_process"],
                 "cores",
                 thresholds.IDLE_BUSY,
             ),
@@ -117,45 +117,45 @@ def _idle(situation: Situation) -> Verdict:
     )
 
 
-def _unknown(situation: Situation) -> Verdict:
-    if situation.serves:
+def _unknown(inputs: DiagnosisInputs) -> Verdict:
+    if inputs.serves:
         needed, found, what = (
             int(thresholds.ENOUGH_REQUESTS.value),
-            situation.requests,
+            inputs.requests,
             "request",
         )
     else:
-        holds = situation.holds
+        holds = inputs.holds
         needed, found, what = (
             int(thresholds.ENOUGH_TAKES.value),
             holds["count"] if holds else 0,
             "take",
         )
     text = f"A verdict needs {units.number(needed, what)}, and there were {found:,}"
-    if found and situation.seconds > 0:
-        seconds = math.ceil(situation.seconds * needed / found)
+    if found and inputs.seconds > 0:
+        seconds = math.ceil(inputs.seconds * needed / found)
         text += f": at this rate, those of {units.seconds(seconds)}"
     return verdict(
         "unknown",
         "ok",
         "Too little was seen for a verdict",
         f"{text}.",
-        situation,
+        inputs,
         [evidence(f"{what}s seen", found, f"{what}s", needed)],
     )
 
 
-def _healthy(situation: Situation) -> Verdict:
+def _healthy(inputs: DiagnosisInputs) -> Verdict:
     """Nothing limits the processes. The text has the rate at which something would."""
     full = (
-        advice.capacity(situation, max(1.0, situation.processes) * situation.gil_count)
-        if situation.exact and not situation.free_threading
+        advice.capacity(inputs, max(1.0, inputs.processes) * inputs.gil_count)
+        if inputs.exact and not inputs.free_threading
         else None
     )
     room = (
-        f" At {advice.rate(full)}{advice.give_or_take(situation)} the GIL or the cores would be "
-        f"full; now it is {advice.rate(situation.rps)}."
-        if full and situation.rps
+        f" At {advice.rate(full)}{advice.give_or_take(inputs)} the GIL or the cores would be "
+        f"full; now it is {advice.rate(inputs.rps)}."
+        if full and inputs.rps
         else ""
     )
     return verdict(
@@ -163,20 +163,20 @@ def _healthy(situation: Situation) -> Verdict:
         "ok",
         "Nothing is in the way",
         f"Neither threads, cores nor the GIL are used up.{room}",
-        situation,
+        inputs,
         [
             evidence(
                 "share of worker threads busy",
-                situation.summary["busy"],
+                inputs.summary["busy"],
                 "share",
                 thresholds.THREADS_FULL,
             ),
             evidence(
                 "GIL in use",
-                situation.gil_use if situation.gil else None,
+                inputs.gil_use if inputs.gil else None,
                 "share",
                 thresholds.GIL_FULL,
             ),
-            evidence("CPU of each process", situation.summary["cpu_per_process"], "cores"),
+            evidence("CPU of each process", inputs.summary["cpu_per_process"], "cores"),
         ],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from headway.recorder.diagnosis.inputs import Situation
+from headway.recorder.diagnosis.inputs import DiagnosisInputs
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.summary import Summary
 from headway.report.thresholds import Threshold
@@ -67,7 +67,7 @@ def verdict(
     severity: str,
     title: str,
     text: str,
-    situation: Situation,
+    inputs: DiagnosisInputs,
     evidence: list[Evidence],
     advice: list[Advice] | None = None,
 ) -> Verdict:
@@ -80,7 +80,7 @@ def verdict(
         "text": text,
         "evidence": evidence,
         "advice": advice or [],
-        "sample": {"seconds": situation.seconds, "requests": situation.requests},
+        "sample": {"seconds": inputs.seconds, "requests": inputs.requests},
     }
 
 

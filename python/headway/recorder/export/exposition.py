@@ -1,7 +1,7 @@
 """`/metrics`: the families as text for Prometheus, or as OpenMetrics for clients that prefer it.
 
 Both formats are simple, so this module writes them without a third-party package. The values of
-labels come from processes: `receive.processes` makes them printable, and this module escapes
+labels come from processes: `receive.senders` makes them printable, and this module escapes
 quotes. Pure except for `expose`, which reads the history.
 """
 

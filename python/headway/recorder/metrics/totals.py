@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 
 from headway import _native
 from headway.recorder.metrics.definitions import COUNTERS, HISTOGRAMS, Spread, distribution_of
-from headway.recorder.receive.live import Tick
+from headway.recorder.records.merging import merge
+from headway.recorder.records.received import Tick
 from headway.recorder.records.summary import Record
-from headway.recorder.store.rollup import merge
 
 # Processes choose the names of their groups. Beyond this number, all further groups share OTHER.
 MAX_GROUPS = 1000

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from headway.recorder.diagnosis.verdict import Measured
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure
-from headway.recorder.query.query import BadQuestion, Question, bad, read_range
+from headway.recorder.query.query import BadQuery, Query, bad, read_range
 from headway.recorder.records import configuration
 
 MAX_ROWS = 50
@@ -29,7 +29,7 @@ class Compared(Measured):
 def compare(history: History, asked: list[str]) -> list[Compared]:
     """The rows in the order of `asked`."""
     if len(asked) > MAX_ROWS:
-        raise BadQuestion(f"row: found {len(asked)} of them; allowed: {MAX_ROWS} at most")
+        raise BadQuery(f"row: found {len(asked)} of them; allowed: {MAX_ROWS} at most")
     return [_row(history, text) for text in asked]
 
 
@@ -39,5 +39,5 @@ def _row(history: History, text: str) -> Compared:
         raise bad("row", text, "NAME~FROM~TO~QUERY, each part escaped")
     name, start, end, query = parts
     span = read_range(start, end)
-    measured = measure(history, span, Question(query).selection())
+    measured = measure(history, span, Query(query).selection())
     return {"name": unquote(name)[:MAX_NAME] or configuration.label(measured["config"]), **measured}

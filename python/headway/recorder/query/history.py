@@ -20,18 +20,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from headway import _native
 from headway.recorder.metrics.totals import Totals
 from headway.recorder.query.process import Process
-from headway.recorder.receive.calls import Call
 from headway.recorder.receive.live import Live
-from headway.recorder.receive.processes import Key, Sender
+from headway.recorder.records.calls import Call
 from headway.recorder.records.health import Health
+from headway.recorder.records.merging import merge_by_key
+from headway.recorder.records.sender import Key, Sender
 from headway.recorder.store import schema
-from headway.recorder.store.reading import Piece, Reader, Row, unpack
-from headway.recorder.store.rollup import merge
+from headway.recorder.store.reading import Piece, Reader, StoredProcess, unpack
 from headway.recorder.store.schema import PROCESS_LEVELS
 from headway.recorder.store.selection import Selection
 
@@ -42,11 +42,7 @@ MIN_STEP_S = 0.001
 MAX_INTERVAL_S = 60.0
 WIDEST_S = PROCESS_LEVELS[-1].width_s
 NOBODY = Key("", 0, 0.0)
-# Records are merged once they are this large together. Each of the site's threads may do so.
-MAX_UNMERGED_BYTES = 4 << 20
 UNREADABLE = (sqlite3.Error, OSError, schema.WrongStore)
-
-K = TypeVar("K")
 
 
 class Step(NamedTuple):
@@ -168,9 +164,9 @@ class History:
             step = max(step, MIN_STEP_S, min(longest_s, MAX_INTERVAL_S))
         reader = self._reader_of(selection.recording)
         if reader is not None and not self._is_in_memory(start, selection.recording):
-            with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
+            with contextlib.suppress(*UNREADABLE), reader.view() as view:
                 is_of_groups = not selection.pids if of_groups is None else of_groups
-                step = max(step, snapshot.resolution(start, is_of_groups))
+                step = max(step, view.resolution(start, is_of_groups))
         for level in reversed(PROCESS_LEVELS):
             if level.width_s <= step:
                 # A multiple of the row width, so that no row lies in two steps.
@@ -233,14 +229,14 @@ class History:
         reader = self._reader_of(selection.recording)
         if reader is not None:
             try:
-                with reader.snapshot() as snapshot:
-                    committed = snapshot.committed
+                with reader.view() as view:
+                    committed = view.committed
                     rows = {
                         row.id: row
-                        for row in snapshot.processes(start - WIDEST_S, end + WIDEST_S)
+                        for row in view.processes(start - WIDEST_S, end + WIDEST_S)
                         if selection.has(row.host, row.group, row.pid)
                     }
-                    stored = snapshot.events(kind, start, end, set(rows), limit)
+                    stored = view.events(kind, start, end, set(rows), limit)
                 for at, process, key, body in stored:
                     row = rows[process]
                     found[row.key, key] = (at, about(row, at, body))
@@ -268,8 +264,8 @@ class History:
         missing = needed - found.keys()
         reader = self._reader_of(recording)
         if missing and reader is not None:
-            with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
-                found |= snapshot.calls(missing)
+            with contextlib.suppress(*UNREADABLE), reader.view() as view:
+                found |= view.calls(missing)
         return found
 
     def _after(self, committed: int) -> int:
@@ -291,11 +287,11 @@ class History:
     def _heard_of(self, recording: str) -> Iterable[Sender]:
         return () if recording else self._senders()
 
-    def _rows(self, start: float, end: float, recording: str) -> list[Row]:
+    def _rows(self, start: float, end: float, recording: str) -> list[StoredProcess]:
         reader = self._reader_of(recording)
         if reader is not None:
-            with contextlib.suppress(*UNREADABLE), reader.snapshot() as snapshot:
-                return snapshot.processes(start, end)
+            with contextlib.suppress(*UNREADABLE), reader.view() as view:
+                return view.processes(start, end)
         return []
 
     def _by_key(self, start: float, end: float, selection: Selection) -> dict[Key, Process]:
@@ -363,37 +359,23 @@ def _read_pieces(
     of_groups: bool,
 ) -> tuple[Iterator[tuple[Key, Piece]], int]:
     """The records of the store, and the number of the last item that it has committed."""
-    with reader.snapshot() as snapshot:
+    with reader.view() as view:
         keys = {
             row.id: row.key
-            for row in snapshot.processes(start - WIDEST_S, end + WIDEST_S)
+            for row in view.processes(start - WIDEST_S, end + WIDEST_S)
             if selection.has(row.host, row.group, row.pid)
         }
         processes = set(keys)
-        groups = set(snapshot.groups(selection)) if of_groups else set()
-        spans = snapshot.spans(start, end, widest_s, of_groups)
-        packed = snapshot.fetch(spans, processes, groups)
-        ticks = snapshot.ticks(start, end, processes)
-        committed = snapshot.committed
+        groups = set(view.groups(selection)) if of_groups else set()
+        spans = view.spans(start, end, widest_s, of_groups)
+        packed = view.fetch(spans, processes, groups)
+        ticks = view.ticks(start, end, processes)
+        committed = view.committed
     pieces = (
         (NOBODY if of_groups and piece.width_s else keys[piece.owner], piece)
         for piece in chain(unpack(packed), ticks)
     )
     return pieces, committed
-
-
-def merge_by_key(records: Iterable[tuple[K, bytes]]) -> dict[K, bytes]:
-    """The sum of the records of each key. Few records are in memory beside the sums."""
-    found: dict[K, list[bytes]] = defaultdict(list)
-    added_bytes = 0
-    for key, record in records:
-        found[key].append(record)
-        added_bytes += len(record)
-        if added_bytes > MAX_UNMERGED_BYTES:
-            added_bytes = 0
-            for each in found.values():
-                each[:] = [merge(each)]
-    return {key: merge(each) for key, each in found.items()}
 
 
 def steps_of(piece: Piece, start: float, step: float) -> list[tuple[int, bytes]]:
@@ -414,7 +396,7 @@ def chosen(selection: Selection, sender: Sender) -> bool:
     return selection.has(sender.host, sender.group, sender.pid)
 
 
-def as_process(source: Row | Sender, alive: bool) -> Process:
+def as_process(source: StoredProcess | Sender, alive: bool) -> Process:
     return Process(
         source.host,
         source.pid,
@@ -427,7 +409,7 @@ def as_process(source: Row | Sender, alive: bool) -> Process:
     )
 
 
-def about(source: Row | Sender, at: float, body: dict[str, Any]) -> dict[str, Any]:
+def about(source: StoredProcess | Sender, at: float, body: dict[str, Any]) -> dict[str, Any]:
     """The event with its time and the identity of its process."""
     return {
         **body,

@@ -1,6 +1,6 @@
 """Parses the query string of an API request: ranges, selections, numbers.
 
-An invalid query raises `BadQuestion`, whose text names the parameter, the value found and the
+An invalid query raises `BadQuery`, whose text names the parameter, the value found and the
 allowed values. Pure except for the clock.
 """
 
@@ -24,7 +24,7 @@ MAX_VALUES = 1000
 SHOWN = 80
 
 
-class BadQuestion(Error):
+class BadQuery(Error):
     """The query is invalid. The text is one line."""
 
 
@@ -39,7 +39,7 @@ class Range(NamedTuple):
         return self.end - self.start
 
 
-class Question:
+class Query:
     """The parameters of one query; each may be given several times."""
 
     def __init__(self, query: str) -> None:
@@ -48,7 +48,7 @@ class Question:
                 query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="replace"
             )
         except ValueError:
-            raise BadQuestion(
+            raise BadQuery(
                 f"the query has more than {MAX_PARAMETERS} parameters, or is none"
             ) from None
 
@@ -105,7 +105,7 @@ def read_range(start: str, end: str) -> Range:
         moments.append(now + value if value <= 0 else value)
     found = Range(*moments)
     if not 0 < found.seconds <= LONGEST_S:
-        raise BadQuestion(
+        raise BadQuery(
             f"from {start} to {end}: the range must have a length, of "
             f"{LONGEST_S / 86_400:.0f} days at most"
         )
@@ -120,5 +120,5 @@ def read_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def bad(name: str, found: str, allowed: str) -> BadQuestion:
-    return BadQuestion(f"{name}: found {columns.name(found, SHOWN)!r}; allowed: {allowed}")
+def bad(name: str, found: str, allowed: str) -> BadQuery:
+    return BadQuery(f"{name}: found {columns.name(found, SHOWN)!r}; allowed: {allowed}")

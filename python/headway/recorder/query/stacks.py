@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headway.profile.flame_tree import Node, grow
 from headway.profile.model import CUT, Frame
 from headway.profile.sides import Charge
-from headway.recorder.receive.calls import Call
+from headway.recorder.records.calls import Call
 from headway.recorder.records.summary import Record
 
 NS = 1e9

@@ -18,7 +18,7 @@ RECEIVE_BUFFER_BYTES = 16 * 1024 * 1024
 SO_RCVBUFFORCE = 33
 
 
-class Inlet:
+class DatagramReceiver:
     """The bound socket and its file."""
 
     def __init__(self, path: str, mode: int, group: str | None) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import takewhile
-from typing import Any, NamedTuple
 
-from headway.recorder.receive.calls import Call, Calls
-from headway.recorder.receive.processes import MAX_AHEAD_S, Sender
+from headway.recorder.records.calls import Call, Calls
+from headway.recorder.records.received import Event, Tick
+from headway.recorder.records.sender import MAX_AHEAD_S, Sender
 
 WINDOW_S = 600.0
 MAX_BYTES = 96 * 1024 * 1024
@@ -23,36 +23,6 @@ MAX_EVENTS = 5_000
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 # The estimated memory of a tick in addition to its record.
 TICK_BYTES = 200
-# The estimated memory of an event in addition to its texts.
-EVENT_BYTES = 1_500
-
-
-class Tick(NamedTuple):
-    """A tick. `number` increases from tick to tick, and from run to run of the recorder. `calls`
-    are those that it names."""
-
-    number: int
-    time: float
-    sender: Sender
-    record: bytes
-    calls: Sequence[Call] = ()
-
-
-class Event(NamedTuple):
-    """A slow request, lifecycle message, collection or long hold. An event replaces an earlier one
-    of the same sender, kind and key."""
-
-    number: int
-    kind: str
-    time: float
-    sender: Sender
-    key: str
-    body: dict[str, Any]
-
-    @property
-    def size(self) -> int:
-        """Its estimated memory in bytes."""
-        return EVENT_BYTES + sum(len(each) for each in self.body.values() if isinstance(each, str))
 
 
 class Live:

@@ -18,12 +18,14 @@ from collections.abc import Callable
 
 from headway import _native
 from headway.recorder.metrics.totals import Totals
-from headway.recorder.receive.calls import Call
-from headway.recorder.receive.datagrams import Inlet
-from headway.recorder.receive.live import Event, Live, Tick
-from headway.recorder.receive.processes import Refused, Sender, Senders, source_of
+from headway.recorder.receive.datagrams import DatagramReceiver
+from headway.recorder.receive.live import Live
+from headway.recorder.receive.senders import Refused, Senders, source_of
+from headway.recorder.records.calls import Call
 from headway.recorder.records.events import KNOWN_KINDS, Limiter, find_events
 from headway.recorder.records.health import Health
+from headway.recorder.records.received import Event, Tick
+from headway.recorder.records.sender import Sender
 from headway.recorder.store.store import Store
 from headway.report import columns
 
@@ -46,12 +48,12 @@ class Recorder:
 
     def __init__(
         self,
-        inlet: Inlet | None = None,
+        datagrams: DatagramReceiver | None = None,
         store: Store | None = None,
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._inlet = inlet
+        self._datagrams = datagrams
         self.store = store
         self._clock = clock
         self._tell = tell
@@ -74,7 +76,7 @@ class Recorder:
         self.live.begin(self._clock())
         if self.store is not None:
             self.store.start()
-        if self._inlet is not None:
+        if self._datagrams is not None:
             self._thread.start()
 
     def stop(self) -> None:
@@ -82,8 +84,8 @@ class Recorder:
         os.write(self._wake_write, b"!")
         if self._thread.is_alive():
             self._thread.join()
-        if self._inlet is not None:
-            self._inlet.close()
+        if self._datagrams is not None:
+            self._datagrams.close()
         if self.store is not None:
             self.store.close()
         os.close(self._wake_read)
@@ -110,9 +112,9 @@ class Recorder:
 
     def _receive(self) -> bool:
         """Takes the datagrams that arrive next. Returns whether the recorder ends."""
-        assert self._inlet is not None, "started only with a socket"
+        assert self._datagrams is not None, "started only with a socket"
         arrived, is_ending, refused = _native.telemetry_arrived(
-            self._inlet.socket.fileno(), self._wake_read, PATIENCE_NS
+            self._datagrams.socket.fileno(), self._wake_read, PATIENCE_NS
         )
         if refused:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Arithmetic on histograms as `_native.telemetry_read` returns them (HIST of DESIGN.md).
+"""Arithmetic on histograms as `_native.telemetry_read` returns them.
 
 A bucket counts the durations shorter than its bound and not shorter than the bound before, so
 figures computed from buckets alone are off by at most one bucket, 6.25 %. Percentiles are

@@ -16,7 +16,7 @@ from headway.recorder.query.comparison import compare
 from headway.recorder.query.flame_graph import flame_graph
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
-from headway.recorder.query.query import Question
+from headway.recorder.query.query import Query
 from headway.recorder.query.stacks import frame_of
 from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
@@ -39,8 +39,8 @@ ROWS = (
 )
 
 
-def now(history: History, question: Question) -> Answer:
-    window_s = question.number("window", 10.0, 1.0, LONGEST_WINDOW_S)
+def now(history: History, query: Query) -> Answer:
+    window_s = query.number("window", 10.0, 1.0, LONGEST_WINDOW_S)
     recorder = {
         **history.health(),
         "version": __version__,
@@ -49,9 +49,9 @@ def now(history: History, question: Question) -> Answer:
     return {**measure_now(history, time.time(), window_s), "recorder": recorder}
 
 
-def series(history: History, question: Question) -> Answer:
-    span, selection = question.range(), question.selection()
-    points = question.whole("points", 300, 1, MAX_POINTS)
+def series(history: History, query: Query) -> Answer:
+    span, selection = query.range(), query.selection()
+    points = query.whole("points", 300, 1, MAX_POINTS)
     step = history.step_of(span.start, span.end, span.seconds / points, selection)
     found = history.records(span.start, span.end, step, selection)
     read_points = [
@@ -83,21 +83,21 @@ def series(history: History, question: Question) -> Answer:
     }
 
 
-def summary_of(history: History, question: Question) -> Answer:
-    return {**measure(history, question.range(), question.selection())}
+def summary_of(history: History, query: Query) -> Answer:
+    return {**measure(history, query.range(), query.selection())}
 
 
-def distribution(history: History, question: Question) -> Answer:
-    metric = question.one_of("metric", summary.METRICS)
-    record = read(history, question.range(), question.selection())
+def distribution(history: History, query: Query) -> Answer:
+    metric = query.one_of("metric", summary.METRICS)
+    record = read(history, query.range(), query.selection())
     return {
         "histogram": summary.distribution(record, metric),
         "switch_intervals": switch_intervals(record),
     }
 
 
-def holders(history: History, question: Question) -> Answer:
-    span, selection = question.range(), question.selection()
+def holders(history: History, query: Query) -> Answer:
+    span, selection = query.range(), query.selection()
     record = read(history, span, selection)
     answer: Answer = {name: _rows(record, name, prefix) for name, prefix in ROWS}
     answer["threads"].sort(key=lambda row: -row.get("held", 0.0) - row.get("parked", 0.0))
@@ -127,9 +127,9 @@ def _lines(record: Record) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -row["waited"])
 
 
-def flame_graph_of(history: History, question: Question) -> Answer:
-    span, selection = question.range(), question.selection()
-    return {**flame_graph(history, span, selection, question.text("endpoint"))}
+def flame_graph_of(history: History, query: Query) -> Answer:
+    span, selection = query.range(), query.selection()
+    return {**flame_graph(history, span, selection, query.text("endpoint"))}
 
 
 def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
@@ -171,10 +171,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def slots(history: History, question: Question) -> Answer:
-    span = question.range()
-    step = span.seconds / question.whole("points", 120, 1, MAX_POINTS)
-    found = history.slots(span.start, span.end, step, question.selection())
+def slots(history: History, query: Query) -> Answer:
+    span = query.range()
+    step = span.seconds / query.whole("points", 120, 1, MAX_POINTS)
+    found = history.slots(span.start, span.end, step, query.selection())
     return {
         "times": [at for at, _ in found[0][1]] if found else [],
         "processes": [
@@ -189,34 +189,34 @@ def slots(history: History, question: Question) -> Answer:
     }
 
 
-def _events(kind: str) -> Callable[[History, Question], Answer]:
-    def events(history: History, question: Question) -> Answer:
-        span = question.range()
-        limit = question.whole("limit", 200, 1, MAX_EVENTS)
-        found = history.events(kind, span.start, span.end, question.selection(), limit)
+def _events(kind: str) -> Callable[[History, Query], Answer]:
+    def events(history: History, query: Query) -> Answer:
+        span = query.range()
+        limit = query.whole("limit", 200, 1, MAX_EVENTS)
+        found = history.events(kind, span.start, span.end, query.selection(), limit)
         return {"events": found}
 
     return events
 
 
-def comparison(history: History, question: Question) -> Answer:
-    return {"rows": compare(history, question.texts("row"))}
+def comparison(history: History, query: Query) -> Answer:
+    return {"rows": compare(history, query.texts("row"))}
 
 
-def comparison_markdown(history: History, question: Question) -> str:
-    return tables.markdown(compare(history, question.texts("row")))
+def comparison_markdown(history: History, query: Query) -> str:
+    return tables.markdown(compare(history, query.texts("row")))
 
 
-def comparison_csv(history: History, question: Question) -> str:
-    return tables.comparison_csv(compare(history, question.texts("row")))
+def comparison_csv(history: History, query: Query) -> str:
+    return tables.comparison_csv(compare(history, query.texts("row")))
 
 
-def series_csv(history: History, question: Question) -> str:
-    return tables.series_csv(series(history, question)["points"])
+def series_csv(history: History, query: Query) -> str:
+    return tables.series_csv(series(history, query)["points"])
 
 
 # The endpoints below /api/v1/.
-QUESTIONS: dict[str, Callable[[History, Question], Answer]] = {
+QUERIES: dict[str, Callable[[History, Query], Answer]] = {
     "now": now,
     "series": series,
     "summary": summary_of,
@@ -229,7 +229,7 @@ QUESTIONS: dict[str, Callable[[History, Question], Answer]] = {
     "gc": _events("gc"),
     "compare": comparison,
 }
-TABLES: dict[str, tuple[str, Callable[[History, Question], str]]] = {
+TABLES: dict[str, tuple[str, Callable[[History, Query], str]]] = {
     "compare.md": ("text/markdown; charset=utf-8", comparison_markdown),
     "compare.csv": ("text/csv; charset=utf-8", comparison_csv),
     "series.csv": ("text/csv; charset=utf-8", series_csv),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 from headway.recorder.query.history import History, NoRecording
-from headway.recorder.query.query import BadQuestion, Question
+from headway.recorder.query.query import BadQuery, Query
 from headway.recorder.settings import Settings
 from headway.recorder.site import api
 from headway.recorder.site.access import COOKIE, Access, is_of_other_site
@@ -142,18 +142,18 @@ class Site:
 
     def _ask(self, name: str, query: str) -> Page:
         try:
-            if name in api.QUESTIONS:
-                answer = api.QUESTIONS[name](self._history, Question(query))
+            if name in api.QUERIES:
+                answer = api.QUERIES[name](self._history, Query(query))
                 return Page(200, JSON, packed(answer))
             if name in api.TABLES:
                 content_type, table = api.TABLES[name]
-                return Page(200, content_type, table(self._history, Question(query)).encode())
-        except BadQuestion as bad:
+                return Page(200, content_type, table(self._history, Query(query)).encode())
+        except BadQuery as bad:
             return error(400, str(bad))
         except NoRecording as unknown:
             known = ", ".join(self._history.recordings()) or "none was opened with --recording"
             return error(404, f"recording: there is no {str(unknown)!r}; there are: {known}")
-        return error(404, f"there is no {API}{name}; there are: {', '.join(api.QUESTIONS)}")
+        return error(404, f"there is no {API}{name}; there are: {', '.join(api.QUERIES)}")
 
     def _expose(self, accept: str) -> Page:
         from headway.recorder.export.exposition import expose

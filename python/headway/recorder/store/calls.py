@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable
 
-from headway.recorder.receive.calls import Call
+from headway.recorder.records.calls import Call
 from headway.recorder.store.schema import has_table
 
 DAY_S = 86_400

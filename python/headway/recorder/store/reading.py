@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from headway.recorder.receive.calls import Call
-from headway.recorder.receive.processes import Key
+from headway.recorder.records.calls import Call
+from headway.recorder.records.sender import Key
 from headway.recorder.store import schema
 from headway.recorder.store.calls import read_calls
 from headway.recorder.store.encoding import Damaged, unpack_record, unpack_ticks
@@ -42,7 +42,7 @@ NO_PACKING = Packing(0, 0.0, 0)
 MAX_NAMED_OWNERS = 200
 
 
-class Row(NamedTuple):
+class StoredProcess(NamedTuple):
     """A process in the store."""
 
     id: int
@@ -96,12 +96,12 @@ class Reader:
         self._is_closed = False
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def view(self) -> Iterator[StoreView]:
         """Returns a context with the current state of the store. Its body must be short."""
         connection = self._borrow()
         try:
             connection.database.execute("BEGIN")
-            yield Snapshot(connection.database)
+            yield StoreView(connection.database)
             connection.database.execute("COMMIT")
         except BaseException:
             connection.database.close()
@@ -113,7 +113,7 @@ class Reader:
         connection.database.close()
 
     def close(self) -> None:
-        """Closes the idle connections. A connection in use is closed at the end of its snapshot."""
+        """Closes the idle connections. A connection in use is closed at the end of its view."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -133,7 +133,7 @@ class Reader:
             connection.database.close()
 
 
-class Snapshot:
+class StoreView:
     """A consistent view of the store, in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -142,7 +142,7 @@ class Snapshot:
         self.committed = int(marks.get("committed", 0))
         self._marks: dict[str, float] = marks
 
-    def processes(self, start: float, end: float) -> list[Row]:
+    def processes(self, start: float, end: float) -> list[StoredProcess]:
         """The processes that were seen in [start, end)."""
         rows = self._connection.execute(
             "SELECT process.id, process.host, pid, started, process_group.name, process_group.id, "
@@ -153,7 +153,7 @@ class Snapshot:
             # `last_seen` is written once a minute.
             (start - MINUTE_S, end),
         )
-        return [Row._make((*row[:7], read_identity(row[7]), *row[8:])) for row in rows]
+        return [StoredProcess._make((*row[:7], read_identity(row[7]), *row[8:])) for row in rows]
 
     def groups(self, selection: Selection) -> list[int]:
         rows = self._connection.execute("SELECT id, host, name FROM process_group")

@@ -37,7 +37,7 @@ def open_recording(name: str, path: str) -> Reader:
     """Opens a recording. Raises `CommandError` with exit code 2 if the file is not a store."""
     reader = Reader(path)
     try:
-        with reader.snapshot():
+        with reader.view():
             pass
     except schema.WrongStore as error:
         raise CommandError(f"--recording {name}={path}: the file {error}", exit_code=2) from None

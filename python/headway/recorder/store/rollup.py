@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from headway import _native
+from headway.recorder.records.merging import merge
 from headway.recorder.store.encoding import (
     Damaged,
     pack_record,
@@ -61,24 +62,6 @@ SOURCES = (
     (GROUP_LEVELS[2], GROUP_LEVELS[1]),
     (GROUP_LEVELS[3], GROUP_LEVELS[2]),
 )
-
-
-def merge(records: Sequence[bytes]) -> bytes:
-    """Merges records into one. Damaged records are left out."""
-    if len(records) == 1:
-        return records[0]
-    try:
-        return _native.telemetry_merge(records)
-    except ValueError:
-        return _native.telemetry_merge([each for each in records if is_record(each)])
-
-
-def is_record(record: bytes) -> bool:
-    try:
-        _native.telemetry_merge([record])
-    except ValueError:
-        return False
-    return True
 
 
 def parts_of(time: float, record: bytes) -> list[tuple[float, bytes]]:

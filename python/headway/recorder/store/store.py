@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from headway.errors import CommandError, reason_of
-from headway.recorder.receive.live import Event, Tick
-from headway.recorder.receive.processes import FORGOTTEN_AFTER_S, Sender
 from headway.recorder.records.health import StoreHealth
+from headway.recorder.records.received import Event, Tick
+from headway.recorder.records.sender import FORGOTTEN_AFTER_S, Sender
 from headway.recorder.store import schema
 from headway.recorder.store.calls import CALL_BYTES, CallWriter
 from headway.recorder.store.metadata import read_mark, set_mark

@@ -29,17 +29,17 @@ MAX_WAITING = 256
 MEMORY_EVENTS = "memory.events"
 
 
-class Obituary(NamedTuple):
+class ExitReport(NamedTuple):
     path: str
     datagram: bytes
     # When to give up, by the clock.
     until: float
 
 
-class Obituaries:
+class ExitReports:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: deque[Obituary] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[ExitReport] = deque(maxlen=MAX_WAITING)
         self._retry_at: float | None = None
         self._oom_kills = oom_kills()
 
@@ -73,7 +73,7 @@ class Obituaries:
         if requests is not None:
             fields["lifetime_request_count"] = requests
         datagram = _native.telemetry_encode(PROCESS_STOPPED, process.pid, 0, now, fields)
-        self._waiting.append(Obituary(telemetry.path, datagram, self._clock() + PATIENCE_S))
+        self._waiting.append(ExitReport(telemetry.path, datagram, self._clock() + PATIENCE_S))
         self.send()
 
     def send(self) -> None:

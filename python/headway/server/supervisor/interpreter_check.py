@@ -24,7 +24,7 @@ TIMEOUT_S = 30
 MAX_ANSWER_BYTES = 4096
 
 
-class Question:
+class InterpreterProbe:
     """A child that runs `free_threading.PROGRAM`. Its answer is whole when it has closed the pipe;
     how it ends does not matter."""
 
@@ -108,43 +108,41 @@ class Question:
 
 
 class InterpreterCheck:
-    """The questions of one reading of the configuration, by their python-home."""
+    """The probes of one reading of the configuration, by their python-home."""
 
     def __init__(self, children: Children, system: System) -> None:
         self._children = children
         self._system = system
-        self._questions: dict[str, Question] = {}
+        self._probes: dict[str, InterpreterProbe] = {}
 
     def ask(self, homes: Iterable[str | None]) -> bool:
-        """Starts the questions that this reading has not asked yet; false if there are none."""
+        """Starts the probes that this reading has not asked yet; false if there are none."""
         new = [
-            home
-            for home in dict.fromkeys(homes)
-            if home is not None and home not in self._questions
+            home for home in dict.fromkeys(homes) if home is not None and home not in self._probes
         ]
         for home in new:
-            self._questions[home] = Question(home, self._children, self._system)
+            self._probes[home] = InterpreterProbe(home, self._children, self._system)
         return bool(new)
 
     def cancel(self) -> None:
         """Ends the reading: its children are killed, and its answers are forgotten."""
-        for each in self._questions.values():
+        for each in self._probes.values():
             each.cancel()
-        self._questions.clear()
+        self._probes.clear()
 
     def fds(self) -> Iterator[int]:
-        return (each.fd for each in self._questions.values() if each.fd >= 0)
+        return (each.fd for each in self._probes.values() if each.fd >= 0)
 
     def deadlines(self) -> Iterator[float]:
-        return (each.deadline for each in self._questions.values() if each.fd >= 0)
+        return (each.deadline for each in self._probes.values() if each.fd >= 0)
 
     def hear(self, ready: Iterable[int]) -> None:
-        for each in self._questions.values():
+        for each in self._probes.values():
             if each.fd >= 0 and each.fd in ready:
                 each.hear()
 
     def tend(self) -> None:
-        for each in self._questions.values():
+        for each in self._probes.values():
             each.tend(self._system.monotonic())
 
     def is_over(self) -> bool:
@@ -152,7 +150,7 @@ class InterpreterCheck:
 
     def note_builds(self) -> None:
         """Lets `free_threading` know the answers."""
-        for home, each in self._questions.items():
+        for home, each in self._probes.items():
             free_threading.note(home, each.answer().is_free_threaded)
 
     def refuse(self, groups: Iterable[ProcessGroup]) -> None:
@@ -166,12 +164,10 @@ class InterpreterCheck:
                 continue
             python = free_threading.interpreter(group.python_home)
             place = f"process group {group.name!r}: python-home {group.python_home!r}"
-            question = self._questions[group.python_home]
-            if question.problem:
-                raise CommandError(
-                    f"{place}: {python} does not run ({question.problem})", exit_code=2
-                )
-            found = question.answer().version
+            probe = self._probes[group.python_home]
+            if probe.problem:
+                raise CommandError(f"{place}: {python} does not run ({probe.problem})", exit_code=2)
+            found = probe.answer().version
             if found != __version__:
                 what = f"has headway {found}" if found else "has no headway"
                 raise CommandError(

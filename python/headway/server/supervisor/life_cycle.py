@@ -26,7 +26,7 @@ from headway.server.settings import ProcessGroup, ServerSettings
 from headway.server.stderr import say
 from headway.server.supervisor.children import Children
 from headway.server.supervisor.deaths import Deaths
-from headway.server.supervisor.exit_reports import Obituaries
+from headway.server.supervisor.exit_reports import ExitReports
 from headway.server.supervisor.generation import Generation, RunningGroup, Slot
 from headway.server.supervisor.launch import Launch
 from headway.server.supervisor.listeners import Listeners
@@ -36,7 +36,7 @@ from headway.server.system import System
 from headway.server.worker.limits import grace_s
 
 
-class Succession:
+class LifeCycle:
     """Modifies the generations and the states of processes."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Succession:
         # Becomes the current generation when all its processes are ready.
         self.pending: Generation | None = None
         self._generations = 0
-        self._obituaries = Obituaries(system.monotonic)
+        self._exit_reports = ExitReports(system.monotonic)
         # Keyed by the name of the group, for all generations together.
         self.deaths: dict[str, Deaths] = {}
         self.is_stopping = False
@@ -79,8 +79,8 @@ class Succession:
         if self.is_wanted():
             for _, _, slot in self._slots_to_retry():
                 yield slot.retry_at or 0.0
-        if self._obituaries.retry_at is not None:
-            yield self._obituaries.retry_at
+        if self._exit_reports.retry_at is not None:
+            yield self._exit_reports.retry_at
 
     def _slots_to_retry(self) -> Iterator[tuple[Generation, RunningGroup, Slot]]:
         """The slots in which a process is to start at `retry_at`."""
@@ -272,7 +272,7 @@ class Succession:
         """Handles the end of a process. `end` is `None` if its wait status is unknown."""
         if not self._children.remove(process):
             return
-        self._obituaries.tell(process, end, process.requests)
+        self._exit_reports.tell(process, end, process.requests)
         how = _how(end)
         reason = process.reason or (end.reason if end is not None else "unknown")
         if process.serving_since is not None and end is not None and end.exit_code != 0:
@@ -366,8 +366,8 @@ class Succession:
     def tend(self) -> None:
         """Acts on deadlines that have passed."""
         now = self._system.monotonic()
-        if (retry_at := self._obituaries.retry_at) is not None and retry_at <= now:
-            self._obituaries.send()
+        if (retry_at := self._exit_reports.retry_at) is not None and retry_at <= now:
+            self._exit_reports.send()
         for process in self._children:
             if process.control.fileno() < 0 and not process.pid:
                 # A forked process that ended before it could report its pid.

@@ -34,7 +34,7 @@ DROP_SYN = (
 )
 
 
-class Place(NamedTuple):
+class ListenerKey(NamedTuple):
     """Identifies a socket by the address that was requested. Since each process group gets its own
     socket for port 0, `group` is its name then; otherwise `group` is ""."""
 
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     group: str
 
     @classmethod
-    def of(cls, address: Address, group: ProcessGroup) -> Place:
+    def of(cls, address: Address, group: ProcessGroup) -> ListenerKey:
         return cls(address, group.name if address.is_any_port else "")
 
 
@@ -83,15 +83,15 @@ class Listeners:
     def __init__(self, inherited: Iterable[socket.socket] = ()) -> None:
         """`inherited` are the sockets that a service manager opened."""
         self._inherited = [Listener(each, address_of(each)) for each in inherited]
-        self._open: dict[Place, Opened] = {}
+        self._open: dict[ListenerKey, Opened] = {}
         # Sockets of the current generation for which the pending generation has another socket,
         # because somebody removed the UNIX socket's file.
-        self._displaced: dict[Place, Opened] = {}
+        self._displaced: dict[ListenerKey, Opened] = {}
 
     def open(self, groups: Iterable[ProcessGroup]) -> None:
         """Opens the sockets that the groups need and that are not open yet. If it raises
         `CommandError`, nothing has changed."""
-        new: dict[Place, Opened] = {}
+        new: dict[ListenerKey, Opened] = {}
         try:
             for group in groups:
                 for place in _places(group):
@@ -203,8 +203,8 @@ class Listeners:
         self._displaced.clear()
 
 
-def _places(group: ProcessGroup) -> Iterator[Place]:
-    return (Place.of(address, group) for address in group.binds)
+def _places(group: ProcessGroup) -> Iterator[ListenerKey]:
+    return (ListenerKey.of(address, group) for address in group.binds)
 
 
 def _drop_syn(listener: socket.socket) -> None:

@@ -1,5 +1,5 @@
 """The supervisor: the event loop that receives signals, messages of processes, connections to the
-status socket and changes of files, and passes them to `Succession`.
+status socket and changes of files, and passes them to `LifeCycle`.
 
 It never imports the application, and no worker can end it. Its main thread waits in poll() for one
 of these events or the next deadline, and for nothing else: another thread reads the configuration
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from headway.errors import CommandError, Error
 from headway.server import free_threading
-from headway.server.poll_timeout import patience_ms
+from headway.server.poll_timeout import poll_timeout_ms
 from headway.server.settings import ServerSettings
 from headway.server.signals import ENDING, IGNORED, ONE_SIGNAL_S, WATCHED, Signals
 from headway.server.stderr import say
@@ -33,7 +33,7 @@ from headway.server.supervisor.children import Children
 from headway.server.supervisor.deaths import Deaths
 from headway.server.supervisor.error_log import ErrorLog
 from headway.server.supervisor.interpreter_check import InterpreterCheck
-from headway.server.supervisor.life_cycle import Succession
+from headway.server.supervisor.life_cycle import LifeCycle
 from headway.server.supervisor.listeners import Listeners
 from headway.server.supervisor.pid_file import pid_file
 from headway.server.supervisor.process import Failure, Process, State
@@ -41,7 +41,7 @@ from headway.server.supervisor.reading import Reading
 from headway.server.supervisor.service_manager import ServiceManager
 from headway.server.supervisor.status import StatusSocket, draw, of_deaths, of_process
 from headway.server.supervisor.status_document import Status
-from headway.server.supervisor.status_request import Inquiry
+from headway.server.supervisor.status_request import StatusRequest
 from headway.server.supervisor.tuning import Tuning
 from headway.server.supervisor.watching import Watcher
 from headway.server.system import System
@@ -138,14 +138,14 @@ class Supervisor:
         self._service_manager = ServiceManager(system.monotonic)
         self._since = time.time()
         self._children = Children(system)
-        self._succession = Succession(listeners, self._children, self._service_manager, system)
+        self._life_cycle = LifeCycle(listeners, self._children, self._service_manager, system)
         self._interpreters = InterpreterCheck(self._children, system)
         self._upcoming: Upcoming | None = None
         # One at a time: a reading that waits for something cannot be cancelled. It may be for an
         # earlier one than the upcoming generation.
         self._reading: Reading | None = None
         self._read_for: Upcoming | None = None
-        self._inquiry = Inquiry(system.monotonic)
+        self._status_request = StatusRequest(system.monotonic)
         self._tuning = Tuning(system.monotonic)
         # The signal that killed all processes at once: SIGQUIT, or a second SIGTERM or SIGINT.
         self.ended_by: signal.Signals | None = None
@@ -173,7 +173,7 @@ class Supervisor:
         self._tend_upcoming()
 
     def is_over(self) -> bool:
-        return not (self._children or self._succession.is_wanted())
+        return not (self._children or self._life_cycle.is_wanted())
 
     def take_turn(self) -> None:
         """Waits for the next event or deadline and acts on it. Raises `CommandError` if the first
@@ -182,10 +182,10 @@ class Supervisor:
         self._reap()
         self._service_manager.ping_if_due()
         self._tend_upcoming()
-        self._succession.tend()
+        self._life_cycle.tend()
         self._tuning.tend(self._children)
-        if self._inquiry.is_over():
-            self._inquiry.answer(self._describe())
+        if self._status_request.is_over():
+            self._status_request.answer(self._describe())
 
     def end(self) -> None:
         """Kills the processes that are left, closes the sockets, and ends the recorder, which has
@@ -207,7 +207,7 @@ class Supervisor:
         poll.register(self._signals, select.POLLIN)
         while dashboard.is_running:
             deadlines = () if dashboard.deadline is None else (dashboard.deadline,)
-            self._system.poll(poll, patience_ms(deadlines, self._system.monotonic()))
+            self._system.poll(poll, poll_timeout_ms(deadlines, self._system.monotonic()))
             for number in self._signals.read():
                 if number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                     self._obey(signal.Signals(number))
@@ -216,9 +216,9 @@ class Supervisor:
     def exit_status(self) -> int:
         """The exit status: 1 if the shutdown cut off requests, else 0. Raises `CommandError` if
         serving could not begin."""
-        if (fatal := self._succession.fatal) is not None:
+        if (fatal := self._life_cycle.fatal) is not None:
             raise CommandError(fatal.message, fatal.exit_code)
-        return 1 if self._succession.was_cut_off else 0
+        return 1 if self._life_cycle.was_cut_off else 0
 
     def _wait(self) -> None:
         """Waits for the next event or deadline and acts on the events."""
@@ -233,7 +233,7 @@ class Supervisor:
         for source in (self._watcher, self._status_socket, self._tuning):
             if source is not None and source.fileno() >= 0:
                 poll.register(source, select.POLLIN)
-        patience = patience_ms(self._deadlines(), self._system.monotonic())
+        patience = poll_timeout_ms(self._deadlines(), self._system.monotonic())
         ready = [fd for fd, _ in self._system.poll(poll, patience)]
         for fd in ready:
             if fd in by_fd:
@@ -249,13 +249,13 @@ class Supervisor:
             self._obey(signal.Signals(number))
 
     def _deadlines(self) -> Iterator[float]:
-        yield from self._succession.deadlines()
+        yield from self._life_cycle.deadlines()
         yield from self._interpreters.deadlines()
         if self._service_manager.ping_at is not None:
             yield self._service_manager.ping_at
         yield from self._tuning.deadlines()
-        if self._inquiry.deadline is not None:
-            yield self._inquiry.deadline
+        if self._status_request.deadline is not None:
+            yield self._status_request.deadline
         if self._dashboard is not None and self._dashboard.deadline is not None:
             yield self._dashboard.deadline
 
@@ -267,7 +267,7 @@ class Supervisor:
         if client.tunes:
             self._tuning.admit(client.socket)
         else:
-            self._inquiry.join(client.answer, self._children)
+            self._status_request.join(client.answer, self._children)
 
     # Messages from processes
 
@@ -289,11 +289,11 @@ class Supervisor:
         elif isinstance(event, messages.Ready):
             if process.state is State.STARTING:
                 self._tuning.note_ready(process, event.switch_interval_s)
-                self._succession.has_imported(process)
+                self._life_cycle.has_imported(process)
         elif isinstance(event, messages.Failed):
             process.failure = Failure(*event)
         elif isinstance(event, messages.Limit):
-            self._succession.replace(process, event.reason, event.detail)
+            self._life_cycle.replace(process, event.reason, event.detail)
         elif isinstance(event, messages.Files):
             if self._watcher is not None:
                 self._watcher.add_imported(event.states)
@@ -301,7 +301,7 @@ class Supervisor:
             process.gil_enabled = event.enabled
             self._note_undeclared(process, event.undeclared)
         elif isinstance(event, messages.Requests):
-            self._inquiry.hear(process, event.requests, event.interpreters)
+            self._status_request.hear(process, event.requests, event.interpreters)
         elif isinstance(event, messages.Block):
             self._tuning.hear(process, event)
         elif isinstance(event, messages.Reporting):
@@ -336,7 +336,7 @@ class Supervisor:
     def _claim(self, process: Process, pid: int) -> None:
         end = self._children.claim(process, pid)
         if end is not None:
-            self._succession.forget(process, end)
+            self._life_cycle.forget(process, end)
         elif process.state is State.STOPPING:
             # The SIGTERM was not sent before because the pid was unknown.
             process.signal(signal.SIGTERM)
@@ -349,20 +349,20 @@ class Supervisor:
 
     def _reap(self) -> None:
         if self._dashboard is not None:
-            self._dashboard.tend(is_stopping=self._succession.is_stopping)
+            self._dashboard.tend(is_stopping=self._life_cycle.is_stopping)
         for process, number in self._children.stops():
-            self._succession.note_stop(process, number)
+            self._life_cycle.note_stop(process, number)
         for process, end in self._children.reap():
             # The messages that the process sent before it ended.
             self._hear(process)
-            self._succession.forget(process, end)
+            self._life_cycle.forget(process, end)
 
     # Signals and changed files
 
     def _obey(self, number: signal.Signals) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            if not self._succession.is_stopping:
-                self._succession.stop()
+            if not self._life_cycle.is_stopping:
+                self._life_cycle.stop()
                 self._stopped_at = self._system.monotonic()
             elif self._system.monotonic() - self._stopped_at > ONE_SIGNAL_S:
                 self._end_at_once(number)
@@ -371,15 +371,15 @@ class Supervisor:
         elif number == signal.SIGHUP:
             self._reload("SIGHUP", "graceful_signal")
         elif number == signal.SIGUSR1:
-            self._inquiry.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
+            self._status_request.join(lambda it: say(f"SIGUSR1:\n{draw(it)}"), self._children)
         elif number == signal.SIGUSR2:
             say("SIGUSR2 has no meaning here; SIGHUP starts a new generation")
 
     def _end_at_once(self, number: signal.Signals) -> None:
         self.ended_by = number
-        if not self._succession.is_stopping:
+        if not self._life_cycle.is_stopping:
             say(f"{number.name}: all processes are killed")
-            self._succession.stop()
+            self._life_cycle.stop()
         self._children.kill()
         if self._dashboard is not None:
             self._dashboard.kill()
@@ -388,9 +388,9 @@ class Supervisor:
         """Reads the configuration again and starts a generation for it. The processes of the
         current generation end for `reason`. Without a current generation or during shutdown, the
         configuration is not read. Takes the place of a reading that is not done."""
-        if not self._succession.is_wanted():
+        if not self._life_cycle.is_wanted():
             return
-        if self._succession.current is None:
+        if self._life_cycle.current is None:
             say(f"{cause}: not before the first start is done")
             return
         self._tuning.end(f"{cause}: the configuration is read again")
@@ -402,7 +402,7 @@ class Supervisor:
     def _tend_upcoming(self) -> None:
         """Begins the upcoming generation, if there is one, once its configuration has been read and
         its Pythons have answered."""
-        if not self._succession.is_wanted():
+        if not self._life_cycle.is_wanted():
             self._drop_upcoming()
         upcoming = self._upcoming
         if upcoming is None:
@@ -446,7 +446,7 @@ class Supervisor:
             groups = upcoming.settings.groups
             if not self._interpreters.ask(each.python_home for each in groups):
                 self._interpreters.refuse(groups)
-                return self._succession.begin(self._reported(upcoming.settings), upcoming.reason)
+                return self._life_cycle.begin(self._reported(upcoming.settings), upcoming.reason)
         return None
 
     def _forget_reading(self) -> None:
@@ -460,7 +460,7 @@ class Supervisor:
 
     def _refuse(self, cause: str, error: Exception) -> None:
         """No error in a new configuration may end the generation that runs."""
-        current, pending = self._succession.current, self._succession.pending
+        current, pending = self._life_cycle.current, self._life_cycle.pending
         assert current is not None
         what = error if isinstance(error, Error) else f"{type(error).__name__}: {error}"
         goes_on = f"generation {current.number} goes on serving"
@@ -472,12 +472,12 @@ class Supervisor:
 
     def _describe(self) -> Status:
         """The document that `headway status` shows; see `status_document`."""
-        current, deaths = self._succession.current, self._succession.deaths
-        shown = current or self._succession.pending
+        current, deaths = self._life_cycle.current, self._life_cycle.deaths
+        shown = current or self._life_cycle.pending
         state = "serving" if current is not None else "starting"
         return {
             "pid": os.getpid(),
-            "state": state if self._succession.is_wanted() else "stopping",
+            "state": state if self._life_cycle.is_wanted() else "stopping",
             "since": self._since,
             "generation": shown.number if shown is not None else 0,
             "groups": [

@@ -114,9 +114,9 @@ class Process:
         self.switch_interval_s = DEFAULT_SWITCH_INTERVAL_S
         # The policy and the switch interval that it has now; `None` before it is ready.
         self.gil_setting: tuple[str, float] | None = None
-        # The request count of the last inquiry; `None` if the process did not answer.
+        # The request count of the last status request; `None` if the process did not answer.
         self.requests: int | None = None
-        # The rows of the last inquiry, for a process with sub-interpreters.
+        # The rows of the last status request, for a process with sub-interpreters.
         self.interpreters: list[InterpreterStatus] = []
 
     def __str__(self) -> str:

@@ -19,18 +19,18 @@ PATIENCE_S = 0.5
 Asker = Callable[[Status], None]
 
 
-class Inquiry:
-    """At most one inquiry at a time: clients that ask during an inquiry get the same answer."""
+class StatusRequest:
+    """At most one at a time: clients that ask while it is under way get the same answer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._askers: list[Asker] = []
         self._unheard: set[Process] = set()
-        # When the inquiry ends, by the clock; `None` while there is none.
+        # When the request ends, by the clock; `None` while there is none.
         self.deadline: float | None = None
 
     def join(self, asker: Asker, processes: Iterable[Process]) -> None:
-        """Joins the inquiry or starts one. `asker` will be called with the document."""
+        """Joins the request or starts one. `asker` will be called with the document."""
         self._askers.append(asker)
         if self.deadline is not None:
             return
@@ -47,7 +47,7 @@ class Inquiry:
         self._unheard.discard(process)
 
     def is_over(self) -> bool:
-        """Whether an inquiry is under way and needs no further answers."""
+        """Whether a status request is under way and needs no further answers."""
         if self.deadline is None:
             return False
         # Processes whose control socket is closed will not answer.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.report import summary, units
+from headway.report import columns, summary, units
 from headway.report.model import FreeThreading, GilReport, GilRow
 from headway.server.worker.serving import PathRow
 
@@ -30,15 +30,7 @@ def draw(rows: list[PathRow], gil_report: GilReport | None) -> str:
     if len({row.interpreter for row in rows}) > 1:
         names = ("interpreter", *(row.interpreter for row in rows))
         cells = [(name, *each) for name, each in zip(names, cells, strict=True)]
-    texts = len(cells[0]) - len(HEAD) + 1
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column < texts else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
+    lines = columns.aligned(cells, texts=len(cells[0]) - len(HEAD) + 1)
     if gil_report is not None:
         lines += ["", *_gils(gil_report)]
     return "\n".join(lines) + "\n"

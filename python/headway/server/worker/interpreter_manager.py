@@ -1,10 +1,10 @@
-"""The keeper: one thread that makes, replaces and ends the sub-interpreters of a process.
+"""The manager: one thread that makes, replaces and ends the sub-interpreters of a process.
 
 A single thread does this, because CPython requires that the thread that made an interpreter ends
-it. Worker threads enter and leave the interpreters without the keeper. The keeper makes the
+it. Worker threads enter and leave the interpreters without the manager. The manager makes the
 interpreters that are needed at the start before the process serves, and the others at their first
 request. It replaces an interpreter that has reached its limit before it ends that interpreter. The
-keeper uses the native part and no sockets.
+manager uses the native part and no sockets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headway.server.stderr import say
 from headway.server.system import Clock
 from headway.server.worker import gil_events, imported_files, search_path
 from headway.server.worker.application import ImportFailed
-from headway.server.worker.interpreter_slots import Place, interval_ns, mounts_of
+from headway.server.worker.interpreter_slots import InterpreterSlot, interval_ns, mounts_of
 from headway.server.worker.limits import drain_s, to_ns
 
 # CPython keeps the C state of these modules for the whole process. State that an own-GIL
@@ -35,20 +35,20 @@ FOR_THE_MAIN_INTERPRETER = {
     (3, 12): ("datetime", "decimal", "hashlib", "ssl"),
     (3, 13): ("_datetime",),
 }
-# The interval at which the keeper checks whether the last thread has left a replaced interpreter.
+# The interval at which the manager checks whether the last thread has left a replaced interpreter.
 LOOK_S = 0.1
 # The time that a thread gets to leave an interpreter when the server ends.
 MOMENT_S = 1.0
 
 
-class Keeper:
+class InterpreterManager:
     """The thread that owns the server constructs this object, and calls `settle` and `join`."""
 
     def __init__(
         self,
         server: Any,
         group: ProcessGroup,
-        places: Sequence[Place],
+        slots: Sequence[InterpreterSlot],
         about: Sequence[Mapping[str, object]],
         multiprocess: bool,
         path: Sequence[str],
@@ -57,7 +57,7 @@ class Keeper:
         clock: Clock = time.monotonic,
         native: Any = _native,
     ) -> None:
-        """`server` is the native server, whose places the interpreters fill. `about` has, for each
+        """`server` is the native server, whose slots the interpreters fill. `about` has, for each
         listener, variables for the environ of requests; `path` is the initial sys.path of an
         interpreter. With `reported`, the passes of the garbage collectors are reported. `native`
         has the functions that make and end interpreters."""
@@ -65,25 +65,25 @@ class Keeper:
         self._native = native
         self._server = server
         self._group = group
-        self._places = places
+        self._slots = slots
         self._about = about
         self._multiprocess = multiprocess
         self._path = path
         self._reported = reported
-        # The native handle of the interpreter in each place.
+        # The native handle of the interpreter in each slot.
         self._interpreters: dict[int, Any] = {}
-        # The number of interpreters that each place has had.
-        self._made = [0] * len(places)
+        # The number of interpreters that each slot has had.
+        self._made = [0] * len(slots)
         # Replaced interpreters, their names, and the time at which the log says that a thread is
         # still in the interpreter.
         self._retiring: list[tuple[Any, str, float]] = []
         self._settled = threading.Event()
         self._failure: CommandError | None = None
         # Not a daemon: the end of the program waits for it, as for the application's threads.
-        self._thread = threading.Thread(target=self._keep, name="headway-keeper", daemon=False)
+        self._thread = threading.Thread(target=self._keep, name="headway-manager", daemon=False)
 
     def made(self, index: int) -> int:
-        """The number of interpreters that a place has had."""
+        """The number of interpreters that a slot has had."""
         return self._made[index]
 
     def settle(self) -> None:
@@ -100,12 +100,12 @@ class Keeper:
         self._thread.join()
 
     def _keep(self) -> None:
-        if any(each.group.own_gil for each in self._places):
+        if any(each.group.own_gil for each in self._slots):
             _import_for_others()
         try:
-            for index, place in enumerate(self._places):
-                if not (place.is_main or place.group.on_demand):
-                    self._replace(index, self._make(place))
+            for index, slot in enumerate(self._slots):
+                if not (slot.is_main or slot.group.on_demand):
+                    self._replace(index, self._make(slot))
         except CommandError as error:
             self._failure = error
         finally:
@@ -121,46 +121,46 @@ class Keeper:
         self._end_all()
 
     def _renew(self, index: int) -> None:
-        place = self._places[index]
+        slot = self._slots[index]
         try:
-            self._replace(index, self._make(place))
+            self._replace(index, self._make(slot))
         except CommandError as error:
             if isinstance(error, ImportFailed):
                 say(error.details)
-            say(f"application group {place.name}: {error}")
-            # A former interpreter in this place continues to serve.
+            say(f"application group {slot.name}: {error}")
+            # A former interpreter in this slot continues to serve.
             self._native.server_admit(self._server, index, None)
 
-    def _make(self, place: Place) -> Any:
+    def _make(self, slot: InterpreterSlot) -> Any:
         """Returns a new interpreter with the application loaded. Raises `CommandError`."""
-        group = place.group
+        group = slot.group
         try:
             interpreter = self._native.interpreter_create(group.own_gil, self._group.threads)
         except RuntimeError as error:
-            raise CommandError(f"no interpreter for {place.name}: {error}") from None
-        task = json.dumps(self._task(place))
+            raise CommandError(f"no interpreter for {slot.name}: {error}") from None
+        task = json.dumps(self._task(slot))
         try:
             answer = self._native.interpreter_enter(interpreter, self._path, task)
         except Exception as error:
-            # Any other exception would end the keeper, and threads would wait for it for ever.
-            self._end(interpreter, place.name)
-            raise CommandError(f"the interpreter of {place.name}: {error}") from error
+            # Any other exception would end the manager, and threads would wait for it for ever.
+            self._end(interpreter, slot.name)
+            raise CommandError(f"the interpreter of {slot.name}: {error}") from error
         if answer is None:
             return interpreter
-        self._end(interpreter, place.name)
+        self._end(interpreter, slot.name)
         raise _failure_of(answer)
 
-    def _task(self, place: Place) -> dict[str, object]:
-        group = place.group
+    def _task(self, slot: InterpreterSlot) -> dict[str, object]:
+        group = slot.group
         return {
-            "name": place.name,
+            "name": slot.name,
             "mounts": [
                 (each.path, each.application) for each in mounts_of(self._group, group.name)
             ],
             "search_path": search_path.parts(self._group, group),
             "own_gil": group.own_gil,
             # A shared GIL has the process's interval; under a policy, threads have their own.
-            "switch_interval_s": self._interval_s(place) if group.own_gil else None,
+            "switch_interval_s": self._interval_s(slot) if group.own_gil else None,
             "stack_size_bytes": self._group.stack_size_bytes,
             "thread_interval_ns": None if group.own_gil else interval_ns(group) or None,
             "reported": self._reported,
@@ -168,13 +168,13 @@ class Keeper:
             "files_fd": imported_files.descriptor_for_others(),
             "restricted": (group.restrict_stdin, group.restrict_stdout, group.restrict_signal),
             "environs": [
-                {**each, **place.about(self._group.threads, self._multiprocess)}
+                {**each, **slot.about(self._group.threads, self._multiprocess)}
                 for each in self._about
             ],
         }
 
-    def _interval_s(self, place: Place) -> float | None:
-        own = place.group.switch_interval_s
+    def _interval_s(self, slot: InterpreterSlot) -> float | None:
+        own = slot.group.switch_interval_s
         return self._group.switch_interval_s if own is None else own
 
     def _replace(self, index: int, interpreter: Any) -> None:
@@ -184,7 +184,7 @@ class Keeper:
         self._interpreters[index] = interpreter
         if former is not None:
             until = self._clock() + drain_s(self._group)
-            self._retiring.append((former, self._places[index].name, until))
+            self._retiring.append((former, self._slots[index].name, until))
 
     def _end_retired(self) -> None:
         still = []
@@ -203,7 +203,7 @@ class Keeper:
 
     def _end_all(self) -> None:
         for index, interpreter in self._interpreters.items():
-            self._retiring.append((interpreter, self._places[index].name, 0.0))
+            self._retiring.append((interpreter, self._slots[index].name, 0.0))
         for interpreter, name, _ in self._retiring:
             if self._native.server_retire(self._server, interpreter, to_ns(MOMENT_S)):
                 self._end(interpreter, name)

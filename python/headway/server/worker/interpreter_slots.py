@@ -1,7 +1,7 @@
-"""The interpreters of a process, by place, and the application group of each place. Pure.
+"""The interpreters of a process, by slot, and the application group of each slot. Pure.
 
-A place holds an interpreter and, once that interpreter is recycled, its successor. The native part
-refers to places by number.
+A slot holds an interpreter and, once that interpreter is recycled, its successor. The native part
+refers to slots by number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headway.server.worker.limits import to_ns
 MAIN_INTERPRETER = "%{GLOBAL}"
 
 
-class Place(NamedTuple):
+class InterpreterSlot(NamedTuple):
     """The `number`th interpreter of an application group, from 1."""
 
     group: ApplicationGroup
@@ -44,15 +44,15 @@ class Place(NamedTuple):
 
 
 class Layout:
-    """The places, groups and routes of a process, in the form that `_native.server_open` takes."""
+    """The slots, groups and routes of a process, in the form that `_native.server_open` takes."""
 
     def __init__(self, group: ProcessGroup) -> None:
         used = {each.application_group for each in group.mounts}
         groups = [each for each in group.application_groups if each.name in used]
         # Without mounts, the caller passes the application, and its interpreter runs it.
         self.groups = groups or [ApplicationGroup()]
-        self.places = [
-            Place(each, number)
+        self.slots = [
+            InterpreterSlot(each, number)
             for each in self.groups
             for number in range(1, each.interpreters + 1)
         ]
@@ -75,8 +75,8 @@ class Layout:
     def gils(self) -> int:
         """The number of GILs in a process that is not free-threaded: the number of interpreters
         that can run Python at the same time."""
-        own = sum(each.group.own_gil and not each.is_main for each in self.places)
-        return own + (own < len(self.places))
+        own = sum(each.group.own_gil and not each.is_main for each in self.slots)
+        return own + (own < len(self.slots))
 
 
 def interval_ns(group: ApplicationGroup) -> int:

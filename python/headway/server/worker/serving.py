@@ -21,7 +21,7 @@ from headway.server.settings import ProcessGroup
 from headway.server.stderr import report_exception
 from headway.server.worker import environ
 from headway.server.worker.application import Application
-from headway.server.worker.interpreter_manager import Keeper
+from headway.server.worker.interpreter_manager import InterpreterManager
 from headway.server.worker.interpreter_slots import Layout
 from headway.server.worker.limits import NO_LIMITS, to_ns
 from headway.server.worker.transport import native_transport, read_tls
@@ -52,7 +52,7 @@ class PathRow(NamedTuple):
 
 
 class InterpreterRow(NamedTuple):
-    """One place of an application group: the number of requests that its interpreters have had, and
+    """One slot of an application group: the number of requests that its interpreters have had, and
     the number of interpreters it has had, which is 0 until the first is needed."""
 
     name: str
@@ -130,16 +130,16 @@ class Server:
             {**configured, **listener.address.environ, "headway.process_group": group.name}
             for listener in listeners
         ]
-        self._keeper: Keeper | None = None
-        for index, place in enumerate(layout.places):
-            if place.is_main:
-                self._admit(index, application, place.about(group.threads, multiprocess))
-        if not all(place.is_main for place in layout.places):
-            self._keeper = Keeper(
-                self._native, group, layout.places, self._about, multiprocess, path, reported
+        self._manager: InterpreterManager | None = None
+        for index, slot in enumerate(layout.slots):
+            if slot.is_main:
+                self._admit(index, application, slot.about(group.threads, multiprocess))
+        if not all(slot.is_main for slot in layout.slots):
+            self._manager = InterpreterManager(
+                self._native, group, layout.slots, self._about, multiprocess, path, reported
             )
             try:
-                self._keeper.settle()
+                self._manager.settle()
             except CommandError:
                 _native.server_abort(self._native)
                 raise
@@ -152,9 +152,9 @@ class Server:
         ]
 
     def _admit(
-        self, index: int, application: Application | None, of_place: Mapping[str, object]
+        self, index: int, application: Application | None, of_slot: Mapping[str, object]
     ) -> None:
-        about = [{**each, **of_place} for each in self._about]
+        about = [{**each, **of_slot} for each in self._about]
         interpreter = _native.interpreter_of_caller(
             application, report_exception, lambda: environ.templates(about), RequestTimeout
         )
@@ -175,11 +175,11 @@ class Server:
 
     def report(self, reporter: Reporter) -> None:
         """Adds this server to the reports of `reporter`."""
-        places = [
+        slots = [
             (each.group.name, "" if each.is_main else each.name, each.group.own_gil)
-            for each in self._layout.places
+            for each in self._layout.slots
         ]
-        reporter.add_server(self._native, self._group.threads, places)
+        reporter.add_server(self._native, self._group.threads, slots)
 
     def stop(self, keep_idle_s: float = 0.0) -> None:
         """Stops accepting, and lets the requests end that were sent before. An idle connection is
@@ -206,8 +206,8 @@ class Server:
     def end_interpreters(self) -> None:
         """Waits until the sub-interpreters have ended, for as long as the applications' atexit
         handlers and threads take. Call it after `join` or `abandon`."""
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._manager is not None:
+            self._manager.join()
 
     def end_interrupter(self) -> None:
         """Waits for the thread that interrupts requests; call it after `join` has returned 0. That
@@ -225,9 +225,9 @@ class Server:
     def requests(self) -> list[PathRow]:
         """The requests served so far, by interpreter and path, the most requested path first. Can
         be called at any time."""
-        places = self._layout.places
+        slots = self._layout.slots
         return [
-            PathRow(places[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
+            PathRow(slots[row[0]].name, *row[1:]) for row in _native.server_requests(self._native)
         ]
 
     def begin_block(self) -> None:
@@ -244,19 +244,17 @@ class Server:
         return _native.server_block(self._native)
 
     def interpreters(self, rows: Iterable[PathRow]) -> list[InterpreterRow]:
-        """A row for each place; empty without sub-interpreters. `rows` is the current result of
+        """A row for each slot; empty without sub-interpreters. `rows` is the current result of
         `requests`."""
-        keeper = self._keeper
-        if keeper is None:
+        manager = self._manager
+        if manager is None:
             return []
         counts = Counter[str]()
         for row in rows:
             counts[row.interpreter] += row.requests
         return [
-            InterpreterRow(
-                place.name, counts[place.name], 1 if place.is_main else keeper.made(index)
-            )
-            for index, place in enumerate(self._layout.places)
+            InterpreterRow(slot.name, counts[slot.name], 1 if slot.is_main else manager.made(index))
+            for index, slot in enumerate(self._layout.slots)
         ]
 
     def _work(self) -> None:

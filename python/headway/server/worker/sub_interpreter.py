@@ -1,7 +1,7 @@
 """The start of a sub-interpreter before its first request: takes on the settings of its application
 group and loads the applications.
 
-The native part calls this module in the keeper's thread. The module does not use the server: its
+The native part calls this module in the manager's thread. The module does not use the server: its
 input and its answers are text, except for the callables that it returns.
 """
 
@@ -27,7 +27,7 @@ Entry = tuple[Any, Callable[..., None], Callable[[], list[dict[str, object]]], t
 
 def enter(task: str) -> Entry | str:
     """Returns the arguments of `_native.interpreter_of_caller` or, after a failure, JSON with the
-    contents of a `CommandError`. `task` is the JSON that `Keeper` makes."""
+    contents of a `CommandError`. `task` is the JSON that `InterpreterManager` makes."""
     told = json.loads(task)
     try:
         sys.argv[:] = ["headway"]

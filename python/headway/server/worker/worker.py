@@ -24,7 +24,7 @@ from headway.errors import CommandError, Unsupported, reason_of
 from headway.meter.reporter import Reporter
 from headway.server.binding import Listener
 from headway.server.control import Control, Gone
-from headway.server.poll_timeout import patience_ms
+from headway.server.poll_timeout import poll_timeout_ms
 from headway.server.settings import DEFAULT_POLICY, ProcessGroup
 from headway.server.signals import TERMINALS_SIGNALS, Signals
 from headway.server.stderr import say, tell
@@ -217,7 +217,9 @@ class Worker:
             poll.register(self._signals, select.POLLIN)
             if self._has_supervisor:
                 poll.register(self._control, select.POLLIN)
-            ready = [fd for fd, _ in poll.poll(patience_ms(self._deadlines(), time.monotonic()))]
+            ready = [
+                fd for fd, _ in poll.poll(poll_timeout_ms(self._deadlines(), time.monotonic()))
+            ]
             if self._signals.fileno() in ready:
                 # The signal's handler has run by now, or runs before the next instruction.
                 self._signals.read()
