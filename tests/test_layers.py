@@ -202,6 +202,18 @@ def test_guests_of_other_programs_import_nothing_else() -> None:
     assert guest_violations(ROOT / "python") == []
 
 
+def test_the_configuration_knows_no_process() -> None:
+    """Flags and files become settings, from which processes are made."""
+    found = [
+        f"{path.name}:{line} imports {'.'.join(name)}"
+        for path, package, source in modules_of(ROOT / "python")
+        if package[1:3] == ["server", "config"]
+        for line, name in imported_names(source, package)
+        if name[1:3] in (["server", "worker"], ["server", "supervisor"])
+    ]
+    assert found == []
+
+
 def test_no_python_modules_form_a_cycle() -> None:
     assert python_cycle(ROOT / "python") is None
 

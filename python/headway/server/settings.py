@@ -14,6 +14,13 @@ from typing import Any
 from headway.address import Address, parse_address
 from headway.meter.reporter import DEFAULT_INTERVAL_S
 
+# The addresses of a process group. The native part has the same limit (`pool::accept`).
+MAX_LISTENERS = 64
+# The forms of the access log, and their numbers in the native part.
+LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
+# The time that a process gets, beyond its timeouts, to notice that they have passed.
+MARGIN_S = 2.0
+
 
 @dataclass(frozen=True)
 class HttpLimits:
@@ -176,6 +183,13 @@ class ProcessGroup:
 
     # The group's name in reports; `None` is `name`.
     telemetry_group: str | None = None
+
+    @property
+    def grace_s(self) -> float:
+        """The time from the end of a process's service until the process is killed; 0 for never."""
+        if not self.shutdown_timeout_s:
+            return 0.0
+        return self.graceful_timeout_s + self.shutdown_timeout_s + MARGIN_S
 
     @property
     def reported_name(self) -> str:

@@ -41,8 +41,13 @@ from headway.server.config.option_types import (
     parse_variable,
     show_application_group,
 )
-from headway.server.settings import DEFAULT_POLICY, ApplicationGroup, ProcessGroup, ServerSettings
-from headway.server.worker.serving import LOG_FORMS
+from headway.server.settings import (
+    DEFAULT_POLICY,
+    LOG_FORMS,
+    ApplicationGroup,
+    ProcessGroup,
+    ServerSettings,
+)
 
 MAX_THREADS = 1000
 MAX_PROCESSES = 1000

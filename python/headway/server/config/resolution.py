@@ -29,8 +29,14 @@ from headway.server.config.configuration import (
     merge,
 )
 from headway.server.config.options import GROUP_OPTIONS, OPTIONS, SERVER_OPTIONS
-from headway.server.settings import HttpLimits, Mount, ProcessGroup, ServerSettings, Tls
-from headway.server.worker.serving import MAX_LISTENERS
+from headway.server.settings import (
+    MAX_LISTENERS,
+    HttpLimits,
+    Mount,
+    ProcessGroup,
+    ServerSettings,
+    Tls,
+)
 
 NOTHING = Value(None, DEFAULT)
 # The origin of the addresses that a service manager passes.

@@ -33,7 +33,6 @@ from headway.server.supervisor.listeners import Listeners
 from headway.server.supervisor.process import End, Failure, Process, State, name_of
 from headway.server.supervisor.service_manager import ServiceManager
 from headway.server.system import System
-from headway.server.worker.limits import grace_s
 
 
 class LifeCycle:
@@ -231,7 +230,7 @@ class LifeCycle:
             process.signal(signal.SIGKILL)
 
     def _retire(self, process: Process) -> None:
-        process.enter(State.RETIRING, grace_s(process.group))
+        process.enter(State.RETIRING, process.group.grace_s)
         reason = {"reason": process.reason, "detail": process.detail} if process.reason else {}
         if not process.tell("retire", **reason):
             process.signal(signal.SIGTERM)
@@ -240,7 +239,7 @@ class LifeCycle:
         """Sends SIGTERM and sets the time limit for the end: the grace period if the process
         serves or retires, else the shutdown timeout."""
         serves = process.state in (State.SERVING, State.RETIRING)
-        timeout_s = grace_s(process.group) if serves else process.group.shutdown_timeout_s
+        timeout_s = process.group.grace_s if serves else process.group.shutdown_timeout_s
         process.enter(State.STOPPING, timeout_s)
         process.signal(signal.SIGTERM)
 

@@ -12,8 +12,6 @@ import random
 from headway.meter import stacks
 from headway.server.settings import ProcessGroup, Telemetry
 
-# The time that a process gets, beyond its timeouts, to notice that they have passed.
-MARGIN_S = 2.0
 # Decades, and still within the range of the system's clocks.
 NO_LIMIT_S = 1e9
 
@@ -49,7 +47,7 @@ def native_limits(group: ProcessGroup, control_fd: int) -> dict[str, int]:
         "deadlock_timeout_ns": to_ns(group.deadlock_timeout_s),
         "queue_timeout_ns": to_ns(group.queue_timeout_s),
         # A process whose supervisor has gone gets the time that the supervisor would have waited.
-        "orphan_timeout_ns": to_ns(grace_s(group)),
+        "orphan_timeout_ns": to_ns(group.grace_s),
         "control_fd": control_fd,
         **slow_requests(None),
         # Processes that accept from the same sockets leave each other a share of connections.
@@ -76,13 +74,6 @@ def drain_s(group: ProcessGroup) -> float:
     timeout the process ends at once, and the requests have the time that the process has to end
     (mod_wsgi's rule)."""
     return group.graceful_timeout_s or group.shutdown_timeout_s or NO_LIMIT_S
-
-
-def grace_s(group: ProcessGroup) -> float:
-    """The time from the end of a process's service until the process is killed; 0 for never."""
-    if not group.shutdown_timeout_s:
-        return 0.0
-    return group.graceful_timeout_s + group.shutdown_timeout_s + MARGIN_S
 
 
 def _with_jitter(maximum: int, jitter: int) -> int:

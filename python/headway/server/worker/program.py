@@ -20,7 +20,7 @@ from headway.options import SocketPath
 from headway.server import identity
 from headway.server.binding import Listener, bind
 from headway.server.free_threading import gil_enabled, refuse_other_mode
-from headway.server.settings import ProcessGroup, Telemetry, Tls
+from headway.server.settings import LOG_FORMS, ProcessGroup, Telemetry, Tls
 from headway.server.signals import ONE_SIGNAL_S, Signals
 from headway.server.socket_file import SocketFile
 from headway.server.stderr import tell
@@ -29,7 +29,7 @@ from headway.server.worker import reporting
 from headway.server.worker.application import Application
 from headway.server.worker.calling_convention import find_mismatch
 from headway.server.worker.limits import NO_LIMITS, native_limits, slow_requests
-from headway.server.worker.serving import LOG_FORMS, Server
+from headway.server.worker.serving import Server
 from headway.server.worker.start import open_log
 from headway.server.worker.undeclared import told
 from headway.server.worker.worker import install_meter

@@ -17,7 +17,7 @@ from headway.errors import CommandError, RequestTimeout
 from headway.meter.reporter import Reporter
 from headway.server.binding import Listener
 from headway.server.free_threading import gil_enabled
-from headway.server.settings import ProcessGroup
+from headway.server.settings import LOG_FORMS, MAX_LISTENERS, ProcessGroup
 from headway.server.stderr import report_exception
 from headway.server.worker import environ
 from headway.server.worker.application import Application
@@ -28,9 +28,6 @@ from headway.server.worker.transport import native_transport, read_tls
 
 # The longest time that a thread outside the application takes to notice the end.
 ABORT_TIMEOUT_S = 1.0
-# The native part has the same limit (`pool::accept`).
-MAX_LISTENERS = 64
-LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
 
 
 class PathRow(NamedTuple):

@@ -13,8 +13,7 @@ from headway.server.config.apache.syntax import Directive
 from headway.server.config.configuration import Value
 from headway.server.config.option_types import Checked
 from headway.server.config.options import OPTIONS, PROXY_HEADERS
-from headway.server.settings import HttpLimits
-from headway.server.worker.serving import LOG_FORMS
+from headway.server.settings import LOG_FORMS, HttpLimits
 
 LIMITS = HttpLimits()
 
