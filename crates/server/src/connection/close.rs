@@ -43,7 +43,7 @@ pub fn linger(connection: &mut Connection, until_ns: u64) -> Lingered {
     let mut dropped = [0; 16_384];
     for _ in 0..BYTES_PER_TURN / dropped.len() {
         match socket::receive(connection.socket.as_fd(), &mut dropped) {
-            Transfer::Moved(_) => connection.moved = true,
+            Transfer::Moved(_) => connection.deadline.moved = true,
             Transfer::Ended => return Lingered::Close,
             Transfer::WouldBlock | Transfer::Unfinished if now_ns() < until_ns => {
                 return Lingered::Wait;

@@ -61,12 +61,12 @@ impl Deadlines {
     pub fn next_ns(&self, connection: &mut Connection) -> u64 {
         let is_writing = matches!(connection.stage, Stage::Writing(_));
         let is_lingering = matches!(connection.stage, Stage::Lingering { .. });
-        let moved = std::mem::take(&mut connection.moved) && (is_writing || is_lingering);
-        if moved || connection.deadline_stage != Some(connection.stage) {
-            connection.deadline_stage = Some(connection.stage);
-            connection.deadline_ns = now_ns() + self.timeouts.of_stage_ns(connection.stage);
+        let moved = std::mem::take(&mut connection.deadline.moved) && (is_writing || is_lingering);
+        if moved || connection.deadline.stage != Some(connection.stage) {
+            connection.deadline.stage = Some(connection.stage);
+            connection.deadline.at_ns = now_ns() + self.timeouts.of_stage_ns(connection.stage);
             if is_writing {
-                connection.unacknowledged_bytes =
+                connection.deadline.unacknowledged_bytes =
                     socket::unacknowledged_bytes(connection.socket.as_fd());
             }
         }
@@ -79,24 +79,24 @@ impl Deadlines {
             }
             _ => u64::MAX,
         };
-        connection.deadline_ns.min(end_ns)
+        connection.deadline.at_ns.min(end_ns)
     }
 }
 
 /// Whether the connection waits for another event than when its deadline was set, or for the next
 /// piece. A head or a body must arrive as a whole.
 pub fn has_progressed(connection: &mut Connection) -> bool {
-    if connection.deadline_stage != Some(connection.stage) {
+    if connection.deadline.stage != Some(connection.stage) {
         return true;
     }
     match connection.stage {
         Stage::Writing(_) => {
             // epoll does not report that the client received bytes if they make too little room.
             let unacknowledged = socket::unacknowledged_bytes(connection.socket.as_fd());
-            connection.moved |= unacknowledged < connection.unacknowledged_bytes;
-            connection.moved
+            connection.deadline.moved |= unacknowledged < connection.deadline.unacknowledged_bytes;
+            connection.deadline.moved
         }
-        Stage::Lingering { .. } => connection.moved,
+        Stage::Lingering { .. } => connection.deadline.moved,
         _ => false,
     }
 }

@@ -88,7 +88,7 @@ impl Preamble {
                     connection.owes_proxy_header = false;
                     connection.stage = Stage::Preamble { silent: true };
                     // The TLS handshake has a deadline of its own.
-                    connection.deadline_stage = None;
+                    connection.deadline.stage = None;
                 }
                 other => return other,
             }

@@ -1,6 +1,6 @@
 //! Receives on a connection until a request can run.
 
-use crate::connection::state::{Connection, Stage};
+use crate::connection::state::{Connection, FirstRequest, Stage};
 use crate::http::{Event, Rejection};
 use crate::net::socket::{self, Transfer};
 use crate::net::tls::TlsSession;
@@ -90,7 +90,7 @@ pub fn read_request(connection: &mut Connection, shutdown: &Shutdown, now_ns: u6
                     }
                 } else if shutdown.is_stopping()
                     && connection.stage == Stage::Idle
-                    && !connection.owes_first_request
+                    && connection.first_request != FirstRequest::Promised
                 {
                     // The next request may have arrived since the last poll.
                     connection.readable = true;
@@ -107,7 +107,7 @@ pub fn read_request(connection: &mut Connection, shutdown: &Shutdown, now_ns: u6
                 }
             }
             Event::Request => {
-                connection.has_sent_request = true;
+                connection.first_request = FirstRequest::Arrived;
                 return Read::Head;
             }
             Event::Data(range) => {

@@ -20,8 +20,7 @@ pub struct Connection {
     pub tls: Option<Box<TlsSession>>,
     /// The client has yet to send its PROXY protocol header.
     pub owes_proxy_header: bool,
-    /// The handshake was under way when the server stopped, so one request is still answered.
-    pub owes_first_request: bool,
+    pub first_request: FirstRequest,
     pub forwarding: Forwarding,
     /// The origin of the current request as a trusted proxy reports it.
     pub origin: Option<Box<Origin>>,
@@ -37,24 +36,13 @@ pub struct Connection {
     pub(super) has_buffers: bool,
     pub stage: Stage,
     pub accepted_ns: u64,
-    /// A complete head has arrived, for this request or an earlier one.
-    pub has_sent_request: bool,
     /// There may be more to read: an event came, or the last read filled all the space.
     pub readable: bool,
     /// The client closed its sending side: read to the end, because no event may follow.
     pub hangup: bool,
     /// When the polling thread saw the last event; before any, when the connection was accepted.
     pub noticed_ns: u64,
-    /// The deadline of the current stage, and the stage for which it was set.
-    pub deadline_ns: u64,
-    pub deadline_stage: Option<Stage>,
-    /// Since the deadline was set, bytes of a response were sent, or bytes were dropped while
-    /// lingering.
-    pub moved: bool,
-    /// Sent bytes that the client's kernel had not acknowledged when the deadline was set.
-    pub unacknowledged_bytes: i32,
-    /// Set by the monitor when the deadline has passed.
-    pub expired: bool,
+    pub deadline: Deadline,
     pub times: RequestTimes,
 }
 
@@ -74,6 +62,32 @@ pub enum Stage {
     /// The end of the client's bytes, which are dropped after the last response and FIN.
     /// `expecting` means that some bytes are known to come.
     Lingering { since_ns: u64, expecting: bool },
+}
+
+/// Whether a connection has begun to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstRequest {
+    /// No complete head has arrived.
+    Awaited,
+    /// As `Awaited`; it is answered even though the server stops, because the handshake was under
+    /// way when it stopped.
+    Promised,
+    /// A complete head has arrived.
+    Arrived,
+}
+
+/// The deadline of a stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadline {
+    pub at_ns: u64,
+    /// The stage for which it was set; `None` if none is set.
+    pub stage: Option<Stage>,
+    /// Since it was set, bytes of a response were sent, or bytes were dropped while lingering.
+    pub moved: bool,
+    /// Sent bytes that the client's kernel had not acknowledged when it was set.
+    pub unacknowledged_bytes: i32,
+    /// Set by the monitor when it has passed.
+    pub expired: bool,
 }
 
 /// The arrival of the current request, which may take several turns.
@@ -104,7 +118,7 @@ impl Connection {
             listener: 0,
             tls: None,
             owes_proxy_header: false,
-            owes_first_request: false,
+            first_request: FirstRequest::Awaited,
             forwarding: Forwarding::Unknown,
             origin: None,
             http: http::Connection::new(limits),
@@ -115,15 +129,10 @@ impl Connection {
             has_buffers: false,
             stage: Stage::Idle,
             accepted_ns: now_ns(),
-            has_sent_request: false,
             readable: true,
             hangup: false,
             noticed_ns: now_ns(),
-            deadline_ns: 0,
-            deadline_stage: None,
-            moved: false,
-            unacknowledged_bytes: 0,
-            expired: false,
+            deadline: Deadline::default(),
             times: RequestTimes::default(),
         }
     }
@@ -139,7 +148,7 @@ impl Connection {
         match self.stage {
             Stage::Body | Stage::Writing(_) => 0,
             Stage::Preamble { .. } | Stage::Idle | Stage::Head | Stage::Lingering { .. } => {
-                if self.has_sent_request { 0 } else { self.accepted_ns }
+                if self.first_request == FirstRequest::Arrived { 0 } else { self.accepted_ns }
             }
         }
     }

@@ -70,8 +70,8 @@ fn a_queued_connection_can_be_used_in_its_place() {
     let table = table();
     let (owned, _client) = connect(&table);
     let mut queued = owned.queue();
-    table.connection(&mut queued).expired = true;
-    assert!(table.take(queued).expired);
+    table.connection(&mut queued).deadline.expired = true;
+    assert!(table.take(queued).deadline.expired);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub fn send(connection: &mut Connection) -> Transfer {
         None => send_plain(connection),
         Some(_) => send_encrypted(connection),
     };
-    connection.moved |= unsent_bytes(connection) < before;
+    connection.deadline.moved |= unsent_bytes(connection) < before;
     transfer
 }
 

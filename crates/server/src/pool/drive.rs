@@ -9,7 +9,7 @@ use crate::connection::deadline::{Deadlines, IoTimeouts, has_progressed};
 use crate::connection::deferred::{DeferredResponses, is_small};
 use crate::connection::preamble::{Handshake, Preamble};
 use crate::connection::read::{Read, begin_body, read_request};
-use crate::connection::state::{Connection, Forwarding, RequestTimes, Stage};
+use crate::connection::state::{Connection, FirstRequest, Forwarding, RequestTimes, Stage};
 use crate::connection::write;
 use crate::http::connection::Finished;
 use crate::http::{Head, Rejection};
@@ -83,7 +83,7 @@ impl<A: Application> Driver<A> {
         state: &mut WorkerState<A::Thread>,
     ) -> Outcome {
         state.buffers.lend_to(connection);
-        let outcome = match std::mem::take(&mut connection.expired) {
+        let outcome = match std::mem::take(&mut connection.deadline.expired) {
             true => self.drive_expired(connection, state),
             false => self.advance(connection, state),
         };
@@ -102,7 +102,9 @@ impl<A: Application> Driver<A> {
                     Handshake::Done => {
                         connection.stage = Stage::Idle;
                         connection.readable = true;
-                        connection.owes_first_request = self.shutdown.is_stopping();
+                        if self.shutdown.is_stopping() {
+                            connection.first_request = FirstRequest::Promised;
+                        }
                     }
                     Handshake::Refused(rejection) => {
                         connection.begin_request(state.now_ns);
@@ -362,7 +364,7 @@ fn is_closed_after_response(connection: &mut Connection, finished: Finished) -> 
         Finished::KeepAlive => {
             connection.stage = if connection.http.is_idle() { Stage::Idle } else { Stage::Head };
             // The next request has a deadline of its own.
-            connection.deadline_stage = None;
+            connection.deadline.stage = None;
             false
         }
         Finished::Close => {

@@ -110,7 +110,7 @@ impl<'p, A: Application> Monitor<'p, A> {
             if let Some(mut owned) = waiting.claim() {
                 // The connection may have got a later deadline just before, or its slot another
                 // connection.
-                owned.expired = waiting.is_past_deadline(now_ns);
+                owned.deadline.expired = waiting.is_past_deadline(now_ns);
                 self.pool.scheduler.submit(owned);
             }
         }
