@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_reports import convoy, decoded, problem_of, report, thread
 
-from headway.report import processes, summary, terminal
+from headway.report import processes, sentence, terminal
 from headway.report.model import GilReport
 
 PYTHON = "/srv/venv/bin/python3.13"
@@ -67,19 +67,19 @@ def child(pid: int, waits_s: list[float], **more: Any) -> dict[str, Any]:
 def test_the_summary_speaks_of_the_process_that_waited_most() -> None:
     made = report([thread("MainThread", [0.001] * 3)], 1.0)
     made["children"] = [child(5, [0.01]), child(6, [0.1] * 5), child(7, [])]
-    said = summary.sentence(decoded(made))
+    said = sentence.sentence(decoded(made))
     assert said.startswith("Of 4 processes, pid 6 (6.py) waited most. ")
     assert "MainThread waited 500 ms of 1 s" in said
     # The program itself is named without its pid.
     made["threads"][0]["waited_s"] = 0.7
-    assert "pid" not in summary.sentence(decoded(made))
+    assert "pid" not in sentence.sentence(decoded(made))
 
 
 def test_the_thread_of_a_child_that_kept_the_gil_is_told_with_its_process() -> None:
     made = report([thread("a", longest_unanswered_s=0.03)], 1.0, policy="priority")
     made["children"] = [child(6, [0.1], policy="priority")]
     made["children"][0]["threads"][0]["longest_unanswered_s"] = 0.2
-    assert summary.unanswered(decoded(made)).startswith(
+    assert sentence.unanswered(decoded(made)).startswith(
         "MainThread of pid 6 (6.py) kept the GIL for 200 ms after it was asked to drop it (1 more "
     )
 

@@ -9,7 +9,7 @@ import pytest
 from launch import GIL_ENABLED, headway, read_json
 from made_reports import convoy, decoded, report, thread
 
-from headway.report import summary, terminal, thread_groups
+from headway.report import sentence, terminal, thread_groups
 from headway.report.model import ThreadRow
 
 pytestmark = pytest.mark.free_threading
@@ -153,7 +153,7 @@ def test_the_thread_that_held_most_is_shown_however_many_waited_more() -> None:
 
 def test_a_sum_of_ended_threads_is_told_as_such() -> None:
     made = report([{**thread("Thread- (f)", [0.1] * 8), "folded": 9_744}, thread("a")], 1.0)
-    assert "9,744 ended threads (Thread- (f)) waited 800 ms of 1 s" in summary.sentence(
+    assert "9,744 ended threads (Thread- (f)) waited 800 ms of 1 s" in sentence.sentence(
         decoded(made)
     )
 

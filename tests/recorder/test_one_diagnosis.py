@@ -13,7 +13,7 @@ from inputs import verdict_on
 from launch import GIL_ENABLED, headway, read_json
 
 from headway import _native
-from headway.report import summary
+from headway.report import sentence
 from headway.report.model import GilReport
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow("runs ten programs for 2.5 s each")]
@@ -103,14 +103,14 @@ def views(folder: Path, work: tuple[str, ...]) -> Views:
     holds = tuple(row for tick in ticks for row in tick.fields.get("holds", ()))
     found = verdict_on(*raw, seconds=seconds, holds=holds)
 
-    sentence = summary.sentence(GilReport.decode(read_json(json_path)))
-    assert sentence in " ".join(result.stderr.split())
+    said = sentence.sentence(GilReport.decode(read_json(json_path)))
+    assert said in " ".join(result.stderr.split())
 
     if not GIL_ENABLED:
-        return Views(found["name"], sentence, set())
+        return Views(found["name"], said, set())
     described = " ".join(" ".join(ElementTree.parse(svg).getroot().itertext()).split())
     shown = {name for name, words in CAPTIONS.items() if words in f"{described} "}
-    return Views(found["name"], sentence, shown)
+    return Views(found["name"], said, shown)
 
 
 @pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")

@@ -12,7 +12,7 @@ from inputs import MS, gil, requests, same, tick, verdict_on
 from ticks import START, Bench
 
 from headway.recorder.diagnosis import worst
-from headway.recorder.diagnosis.contention import top_frame
+from headway.recorder.diagnosis.gil_verdicts import top_frame
 from headway.recorder.query.measuring import measure
 from headway.recorder.query.query import Range
 from headway.recorder.store.selection import Selection

@@ -15,7 +15,7 @@ from headway.address import Address
 from headway.server.binding import bind
 from headway.server.settings import ProcessGroup
 from headway.server.worker.application import load_application
-from headway.server.worker.limits import native_limits
+from headway.server.worker.native_limits import native_limits
 from headway.server.worker.serving import Server
 
 

@@ -24,7 +24,7 @@ from headway.address import Address
 from headway.server.binding import bind
 from headway.server.settings import HttpLimits, ProcessGroup
 from headway.server.worker import serving
-from headway.server.worker.limits import NO_LIMITS, native_limits, request_timeout_s
+from headway.server.worker.native_limits import NO_LIMITS, native_limits, request_timeout_s
 from headway.server.worker.serving import Server
 
 pytestmark = pytest.mark.free_threading

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from headway.report import columns, processes, summary, thread_groups, units, wait_scale
+from headway.report import columns, processes, sentence, thread_groups, units, wait_scale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ def draw(report: GilReport, style: Style | None = None) -> str:
     missing = _missing(report)
     if missing:
         lines += [*_wrap(missing, style.width), ""]
-    stuck = summary.unanswered(report)
+    stuck = sentence.unanswered(report)
     if stuck:
         lines += [*_wrap(stuck, style.width), ""]
-    lines += _wrap(summary.sentence(report), style.width)
+    lines += _wrap(sentence.sentence(report), style.width)
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     return text if style.blocks else text.replace("µ", "u")
 
@@ -142,7 +142,7 @@ def _scheduling(gil: GilRow, report: GilReport, style: Style) -> list[str]:
     """The effects of the policy, unless it is `interval`."""
     if report.policy == "interval":
         return []
-    text = summary.scheduling(
+    text = sentence.scheduling(
         gil.preemptions, gil.longest_wait_io_bound_s, gil.longest_wait_cpu_bound_s
     )
     return [f"  {line}" for line in _wrap(text, style.width - 2)]

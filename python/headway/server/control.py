@@ -5,7 +5,7 @@ supervisor never waits for it. A datagram of a process is what an application wr
 the supervisor's `messages` checks each one. This module knows the form of messages and not their
 contents:
 
-to a process    its task, as the first message (see `worker.Task`), {"command": "serve"},
+to a process    its task, as the first message (see `server.task.Task`), {"command": "serve"},
                 {"command": "retire", "reason", "detail"}, {"command": "count"},
                 {"command": "set gil", "policy", "switch_interval_s"},
                 {"command": "block", "action": "begin", "end" or "read", "path"},

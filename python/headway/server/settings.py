@@ -49,7 +49,7 @@ class HttpLimits:
 
 # Light requests do not wait for those that compute; measured by bench/server_mixed.py.
 DEFAULT_POLICY = "priority"
-NO_LIMITS_GIVEN = HttpLimits()
+DEFAULT_HTTP_LIMITS = HttpLimits()
 # `headway telemetry` has its site at the same address.
 DEFAULT_DASHBOARD = Address("127.0.0.1", 8888)
 
@@ -166,7 +166,7 @@ class ProcessGroup:
     memory_limit_bytes: int = 0
     virtual_memory_limit_bytes: int = 0
 
-    http: HttpLimits = NO_LIMITS_GIVEN
+    http: HttpLimits = DEFAULT_HTTP_LIMITS
     # "off", "common", "combined" or "json". The log goes to a file, or to stdout.
     access_log: str = "off"
     access_log_path: str | None = None

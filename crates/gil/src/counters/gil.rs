@@ -119,7 +119,7 @@ impl GilCounters {
 
     /// The present hold ends. Returns its length in nanoseconds.
     #[inline]
-    pub fn end_hold(&self, now_ns: u64, forced: bool) -> u64 {
+    pub fn count_drop(&self, now_ns: u64, forced: bool) -> u64 {
         let hold_ns = now_ns.saturating_sub(self.changed_ns.load(Relaxed));
         add(&self.held_ns, hold_ns);
         self.changed_ns.store(now_ns, Relaxed);

@@ -87,7 +87,7 @@ impl ThreadCounters {
 
     /// A hold ended.
     #[inline]
-    pub fn count_hold(&self, hold_ns: u64, forced: bool) {
+    pub fn count_drop(&self, hold_ns: u64, forced: bool) {
         self.hold.record(hold_ns);
         add(if forced { &self.forced_drops } else { &self.voluntary_drops }, 1);
     }

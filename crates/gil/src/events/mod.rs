@@ -242,8 +242,8 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, seen: bool, now_ns: u6
     // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
     let holder: &ThreadCounters = unsafe { &*locked.holder };
     let forced = locked.drop_requested;
-    let hold_ns = counters.end_hold(now_ns, forced);
-    holder.count_hold(hold_ns, forced);
+    let hold_ns = counters.count_drop(now_ns, forced);
+    holder.count_drop(hold_ns, forced);
     let unanswered_cpu_ns = if forced { locked.unanswered.end(holder) } else { None };
     if hold_ns >= LONG_HOLD_NS {
         gil.last_long_hold_cpu_ns.store(unanswered_cpu_ns.unwrap_or(0), Relaxed);

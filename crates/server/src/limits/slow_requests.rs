@@ -48,7 +48,7 @@ pub struct SlowRequests {
 /// The telemetry source that reports the slow requests.
 pub struct SlowRequestReport {
     requests: Arc<SlowRequests>,
-    counters: Arc<ServerStats>,
+    stats: Arc<ServerStats>,
     /// The interpreter names, by interpreter slot.
     interpreters: Vec<String>,
 }
@@ -194,15 +194,15 @@ impl SlowRequests {
 impl SlowRequestReport {
     pub fn new(
         requests: Arc<SlowRequests>,
-        counters: Arc<ServerStats>,
+        stats: Arc<ServerStats>,
         interpreters: Vec<String>,
     ) -> Self {
-        Self { requests, counters, interpreters }
+        Self { requests, stats, interpreters }
     }
 
     fn write(&self, request: &SlowRequest, out: &mut Writer) {
         request.write(out);
-        let route = self.counters.routes.name(request.record.route);
+        let route = self.stats.routes.name(request.record.route);
         out.text(id::SLOW_ENDPOINT, route.as_deref().unwrap_or(&request.endpoint));
         if let Some(name) = self.interpreters.get(request.record.slot) {
             out.text(id::SLOW_INTERPRETER, name);

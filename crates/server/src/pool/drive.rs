@@ -13,13 +13,13 @@ use crate::connection::state::{Connection, FirstRequest, Forwarding, RequestTime
 use crate::connection::write;
 use crate::http::connection::Finished;
 use crate::http::{Head, Rejection};
-use crate::limits::{LimitMonitor, WorkerStatus};
+use crate::limits::{LimitChecks, WorkerStatus};
 use crate::net::socket::{self, Transfer};
 use crate::pool::scheduler::PoolScheduler;
 use crate::request::{Application, RequestContext, Resources, encode_refusal};
 use crate::shutdown::Shutdown;
 use crate::stats::access_log::{Asked, LogForm, Request};
-use crate::stats::recorder::Recorder;
+use crate::stats::thread_requests::ThreadRequests;
 use crate::stats::{RequestRecord, ServerStats};
 use headway_measure::clock::now_ns;
 use std::os::fd::AsFd;
@@ -39,7 +39,7 @@ pub struct Driver<A> {
     pub io_timeouts: IoTimeouts,
     pub shutdown: Arc<Shutdown>,
     pub scheduler: Arc<PoolScheduler>,
-    pub limits: LimitMonitor,
+    pub limits: LimitChecks,
     pub stats: Arc<ServerStats>,
 }
 
@@ -52,9 +52,9 @@ pub struct WorkerState<'a, T> {
     pub deferred: Arc<DeferredResponses>,
     /// The part of this thread's state that other threads read.
     pub status: Arc<WorkerStatus>,
-    pub recorder: Recorder,
+    pub requests: ThreadRequests,
     pub buffers: BufferPool,
-    /// The date of the current response, copied so that it does not borrow from `recorder`.
+    /// The date of the current response, copied so that it does not borrow from `requests`.
     pub date: Vec<u8>,
     /// When this turn began or, later, when its last request ended.
     pub now_ns: u64,
@@ -191,7 +191,7 @@ impl<A: Application> Driver<A> {
         };
         let begun = connection.times;
         state.date.clear();
-        state.date.extend_from_slice(state.recorder.http_date().as_bytes());
+        state.date.extend_from_slice(state.requests.http_date().as_bytes());
         if connection.forwarding != Forwarding::Unknown {
             connection.origin = self.preamble.origin_of(connection);
         }
@@ -201,7 +201,7 @@ impl<A: Application> Driver<A> {
         }
         let (head, bytes) = connection.http.head();
         let target = &bytes[head.target.clone()];
-        state.recorder.begin_request(state.now_ns, target);
+        state.requests.begin_request(state.now_ns, target);
         state.status.begin_request(&bytes[head.method.clone()], target);
         let in_batch = state.deferred.is_open();
         let resources = Resources {
@@ -234,11 +234,11 @@ impl<A: Application> Driver<A> {
         state.status.end_request(end_ns);
         self.limits.count_request();
         let elapsed_ns = end_ns - std::mem::replace(&mut state.now_ns, end_ns);
-        record.cpu_ns = state.recorder.end_request(end_ns, elapsed_ns);
+        record.cpu_ns = state.requests.end_request(end_ns, elapsed_ns);
         if defers {
             return Some(Outcome::Defer(record));
         }
-        self.end_request(connection, &record, end_ns, &mut state.recorder);
+        self.end_request(connection, &record, end_ns, &mut state.requests);
         None
     }
 
@@ -268,9 +268,9 @@ impl<A: Application> Driver<A> {
         connection: &mut Connection,
         record: &RequestRecord,
         end_ns: u64,
-        recorder: &mut Recorder,
+        requests: &mut ThreadRequests,
     ) {
-        keep_record(connection, Some(connection.http.head()), record, recorder);
+        keep_record(connection, Some(connection.http.head()), record, requests);
         // A request that arrived meanwhile has waited for this one, so it counts as noticed now.
         // There may be no event for a request that is still unread.
         connection.times = RequestTimes { noticed_ns: end_ns, started_ns: end_ns };
@@ -284,7 +284,7 @@ impl<A: Application> Driver<A> {
         rejection: Rejection,
         state: &mut WorkerState<A::Thread>,
     ) {
-        let date = state.recorder.http_date().as_bytes();
+        let date = state.requests.http_date().as_bytes();
         let status =
             encode_refusal(&mut connection.http, rejection, date, &mut connection.outgoing);
         connection.stage = Stage::Writing(Finished::Close);
@@ -297,7 +297,7 @@ impl<A: Application> Driver<A> {
         };
         connection.origin =
             connection.http.request().and_then(|_| self.preamble.origin_of(connection));
-        keep_record(connection, connection.http.request(), &record, &mut state.recorder);
+        keep_record(connection, connection.http.request(), &record, &mut state.requests);
     }
 
     /// Drives a connection past its deadline. The bytes that it waited for may have arrived while
@@ -336,10 +336,10 @@ fn keep_record(
     connection: &Connection,
     request: Option<(&Head, &[u8])>,
     record: &RequestRecord,
-    recorder: &mut Recorder,
+    requests: &mut ThreadRequests,
 ) {
     let target = request.map_or(&b"-"[..], |(head, bytes)| &bytes[head.target.clone()]);
-    recorder.record(target, connection.times.noticed_ns, record, |form| Asked {
+    requests.record(target, connection.times.noticed_ns, record, |form| Asked {
         address: connection.client().0,
         request: request.map(|(head, bytes)| {
             let field = |name: &[u8]| match form {

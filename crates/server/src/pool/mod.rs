@@ -32,7 +32,7 @@ use crate::connection::preamble::Preamble;
 use crate::connection::table::{Table, Unowned};
 use crate::http::Limits;
 use crate::limits::inbox::Received;
-use crate::limits::{Interruption, LimitMonitor, ProcessLimits};
+use crate::limits::{Interruption, LimitChecks, ProcessLimits};
 use crate::net::epoll::{Epoll, Waker};
 use crate::net::socket::Listener;
 use crate::pool::accept::{Acceptor, Admission};
@@ -43,7 +43,7 @@ use crate::pool::scheduler::PoolScheduler;
 use crate::pool::worker::Worker;
 use crate::request::Application;
 use crate::shutdown::Shutdown;
-use crate::stats::recorder::Recorder;
+use crate::stats::thread_requests::ThreadRequests;
 use crate::stats::{AccessLog, PathTables, ServerStats};
 use headway_measure::clock::now_ns;
 use headway_threads::internal_thread;
@@ -121,7 +121,7 @@ impl<A: Application> Pool<A> {
             io_timeouts: settings.timeouts.of_application(),
             shutdown: Arc::clone(&shutdown),
             scheduler: Arc::clone(&scheduler),
-            limits: LimitMonitor::new(settings.process_limits, settings.reported),
+            limits: LimitChecks::new(settings.process_limits, settings.reported),
             stats,
         };
         Ok(Self {
@@ -153,13 +153,14 @@ impl<A: Application> Pool<A> {
 
     /// The calling thread's state between turns; without a `thread` it runs no requests.
     fn worker_state<'a>(&self, thread: Option<&'a mut A::Thread>) -> WorkerState<'a, A::Thread> {
-        let recorder = Recorder::new(&self.driver.stats, self.access_log.clone(), thread.is_some());
+        let requests =
+            ThreadRequests::new(&self.driver.stats, self.access_log.clone(), thread.is_some());
         WorkerState {
             thread,
             queue_timed_out: false,
             deferred: self.deferred.join(),
             status: self.driver.limits.join(),
-            recorder,
+            requests,
             buffers: BufferPool::default(),
             date: Vec::new(),
             now_ns: now_ns(),
@@ -222,7 +223,7 @@ impl<A: Application> Pool<A> {
         &self.driver.application
     }
 
-    pub fn limits(&self) -> &LimitMonitor {
+    pub fn limits(&self) -> &LimitChecks {
         &self.driver.limits
     }
 

@@ -6,7 +6,7 @@
 //! open or a limit is set, it also runs once a second: it hands connections past their deadline to
 //! a worker, answers requests that have waited too long, and checks the limits. Otherwise it
 //! sleeps. It never uses Python and waits for no other thread; another thread takes stacks
-//! (`limits::findings`).
+//! (`limits::stack_reports`).
 
 use crate::pool::Pool;
 use crate::pool::poller::PollBuffers;
@@ -137,6 +137,6 @@ impl<'p, A: Application> Monitor<'p, A> {
             self.worker.state.now_ns = now_ns();
             self.worker.serve(ready.connection);
         }
-        self.worker.state.recorder.flush();
+        self.worker.state.requests.flush();
     }
 }

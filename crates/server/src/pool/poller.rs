@@ -5,7 +5,7 @@ use crate::net::epoll::{EVENTS_PER_WAIT, Epoll, Event};
 use crate::pool::accept::{Acceptor, MAX_LISTENERS};
 use crate::pool::scheduler::PoolScheduler;
 use crate::pool::scheduling::Situation;
-use crate::stats::recorder::Recorder;
+use crate::stats::thread_requests::ThreadRequests;
 use headway_measure::clock::now_ns;
 use std::sync::Arc;
 
@@ -47,13 +47,13 @@ impl Poller {
 
     /// Waits for events and queues the connections that this thread could claim. The caller has set
     /// the polling flag. The flag is cleared before a connection is driven.
-    pub fn poll(&self, buffers: &mut PollBuffers, recorder: &mut Recorder) {
+    pub fn poll(&self, buffers: &mut PollBuffers, requests: &mut ThreadRequests) {
         let events = &mut buffers.events;
         events.clear();
-        if recorder.has_unwritten_lines() {
+        if requests.has_unwritten_lines() {
             self.epoll.wait(0, events);
             if events.is_empty() {
-                recorder.flush();
+                requests.flush();
             }
         }
         // A stop that came before the polling flag was set has woken the poller, so this thread

@@ -37,7 +37,7 @@ impl<'p, A: Application> Worker<'p, A> {
                 pool.driver.application.quiesce(thread);
             }
             if scheduler.retire_if_superfluous(&slot, || self.state.deferred.is_open()) {
-                self.state.recorder.flush();
+                self.state.requests.flush();
                 scheduler.park(&slot, || pool.is_over() || has_missed_work(scheduler));
             } else if let Some((ready, waiting)) = scheduler.take() {
                 self.begin_batch_if_worth_it(waiting);
@@ -48,15 +48,15 @@ impl<'p, A: Application> Worker<'p, A> {
             } else if self.state.deferred.is_open() {
                 self.end_batch(&slot);
             } else if scheduler.begin_poll() {
-                pool.poller.poll(&mut buffers, &mut self.state.recorder);
+                pool.poller.poll(&mut buffers, &mut self.state.requests);
             } else {
                 scheduler.idle.add(&slot);
-                self.state.recorder.flush();
+                self.state.requests.flush();
                 scheduler.park(&slot, || pool.is_over() || has_work(scheduler));
             }
         }
         self.send_deferred();
-        self.state.recorder.flush();
+        self.state.requests.flush();
         scheduler.idle.leave(&slot);
         self.leave();
         // The other threads wait for the same end.
@@ -175,7 +175,7 @@ impl<'p, A: Application> Worker<'p, A> {
     pub fn send_overdue(&mut self, now_ns: u64) {
         self.pool.deferred.take_overdue(now_ns, &mut self.unsent);
         self.send_unsent();
-        self.state.recorder.flush();
+        self.state.requests.flush();
         for Deferred { connection, .. } in self.unsent.drain(..) {
             self.pool.scheduler.submit_queued(connection);
         }
@@ -186,7 +186,7 @@ impl<'p, A: Application> Worker<'p, A> {
             let connection = self.pool.table.connection(connection);
             let driver = &self.pool.driver;
             let end_ns = driver.send_response(connection, record, now_ns());
-            driver.end_request(connection, record, end_ns, &mut self.state.recorder);
+            driver.end_request(connection, record, end_ns, &mut self.state.requests);
         }
     }
 }

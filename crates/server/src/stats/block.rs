@@ -23,7 +23,7 @@ impl Block {
 
     pub fn record(&mut self, target: &[u8], noticed_ns: u64, record: &RequestRecord) {
         if (self.begin_ns..self.end_ns).contains(&noticed_ns) {
-            self.paths.of_slot(record.slot).record(target, record, false);
+            self.paths.of_interpreter(record.slot).record(target, record, false);
         }
     }
 }

@@ -33,7 +33,7 @@ impl WorkerCounters {
             requests.record(record);
         }
         let by_endpoint = self.requests.is_some();
-        self.paths.of_slot(record.slot).record(target, record, by_endpoint);
+        self.paths.of_interpreter(record.slot).record(target, record, by_endpoint);
     }
 }
 

@@ -68,7 +68,7 @@ pub struct PathRow {
 pub struct PathTables(Vec<PathTable>);
 
 impl PathTables {
-    pub fn of_slot(&mut self, slot: usize) -> &mut PathTable {
+    pub fn of_interpreter(&mut self, slot: usize) -> &mut PathTable {
         if self.0.len() <= slot {
             self.0.resize_with(slot + 1, PathTable::default);
         }
@@ -77,7 +77,7 @@ impl PathTables {
 
     pub fn merge(&mut self, other: &Self) {
         for (slot, table) in other.0.iter().enumerate() {
-            self.of_slot(slot).merge(table);
+            self.of_interpreter(slot).merge(table);
         }
     }
 

@@ -29,7 +29,7 @@ const NOT_FOUND: &str = "(404)";
 const OTHER: &str = "(other)";
 
 pub struct ServerReport {
-    counters: Arc<ServerStats>,
+    stats: Arc<ServerStats>,
     /// Indexed by interpreter slot.
     interpreters: Vec<InterpreterName>,
     /// The configured number of worker threads.
@@ -56,11 +56,11 @@ struct SlotState {
 
 impl ServerReport {
     pub fn new(
-        counters: Arc<ServerStats>,
+        stats: Arc<ServerStats>,
         interpreters: Vec<InterpreterName>,
         threads: usize,
     ) -> Self {
-        Self { counters, interpreters, threads: threads.max(1), state: Lock::default() }
+        Self { stats, interpreters, threads: threads.max(1), state: Lock::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -69,7 +69,7 @@ impl ServerReport {
 
     fn take(&self, state: &mut State) {
         let State { interval, lifetime, .. } = state;
-        self.counters.take(|WorkerCounters { paths, requests, .. }| {
+        self.stats.take(|WorkerCounters { paths, requests, .. }| {
             if let Some(counters) = requests {
                 *lifetime += counters.statuses.iter().sum::<u64>();
                 interval.add_requests(&counters);
@@ -83,7 +83,7 @@ impl ServerReport {
     fn endpoint(&self, slot: usize, entry: &PathEntry) -> EndpointKey {
         let group = self.interpreters.get(slot).map_or("", |it| &it.group).to_owned();
         if entry.route != Route::NONE {
-            if let Some(name) = self.counters.routes.name(entry.route) {
+            if let Some(name) = self.stats.routes.name(entry.route) {
                 return EndpointKey { name: (*name).into(), is_route: true, group };
             }
         }
@@ -97,7 +97,7 @@ impl ServerReport {
     }
 
     fn read_slots(&self, state: &mut State, now_ns: u64) {
-        self.counters.for_each_slot(|(number, slot)| {
+        self.stats.for_each_slot(|(number, slot)| {
             if state.slots.len() <= number {
                 state.slots.resize(number + 1, SlotState::default());
             }
@@ -197,7 +197,7 @@ impl Source for ServerReport {
         self.read_slots(state, tick.now_ns);
         self.write_requests(state, tick);
         self.write_threads(state, tick);
-        let (accepted, open) = self.counters.connections();
+        let (accepted, open) = self.stats.connections();
         state.accepted = accepted;
         tick.fields.count(id::CONNECTIONS_OPEN, open);
         tick.fields.count(id::CONNECTIONS_ACCEPTED, accepted - state.accepted_reported);
@@ -226,7 +226,7 @@ impl Source for ServerReport {
         let state = &mut *self.lock();
         self.take(state);
         let mut active = 0;
-        self.counters.for_each_slot(|(_, slot)| active += u64::from(slot.is_busy()));
+        self.stats.for_each_slot(|(_, slot)| active += u64::from(slot.is_busy()));
         Some(RequestCounts { lifetime: state.lifetime, active })
     }
 }

@@ -6,6 +6,6 @@ to change, computed from the data. Pure: no clock, no I/O.
 
 from __future__ import annotations
 
-from headway.recorder.diagnosis.rules import judge, worst
+from headway.recorder.diagnosis.judge import judge, worst
 
 __all__ = ["judge", "worst"]

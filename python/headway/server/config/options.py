@@ -131,7 +131,7 @@ _DAEMON_BYTES = Whole(0, 2**62)
 _ANY_TEXT = Text("TEXT", "some text")
 
 
-def _timeout(name: str, help: str) -> Option:
+def _daemon_timeout(name: str, help: str) -> Option:
     """A time limit that WSGIDaemonProcess has too; 0 turns it off."""
     return Option(name, name.replace("-", "_") + "_s", _SECONDS, help, daemon=DAEMON_SECONDS)
 
@@ -392,38 +392,42 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "add a random number of requests, up to N, to --maximum-requests, so that processes "
             "are not all replaced at once",
         ),
-        _timeout("restart-interval", "replace a process S seconds after its start"),
-        _timeout("inactivity-timeout", "replace a process that had no request for S seconds"),
-        _timeout(
+        _daemon_timeout("restart-interval", "replace a process S seconds after its start"),
+        _daemon_timeout(
+            "inactivity-timeout", "replace a process that had no request for S seconds"
+        ),
+        _daemon_timeout(
             "request-timeout",
             "replace a process in which a request takes longer than S seconds times (1 + ln T), "
             "where T is --threads, and log the stack of the request",
         ),
-        _timeout(
+        _daemon_timeout(
             "interrupt-timeout",
             "first raise an exception in a request that exceeds --request-timeout, and wait S "
             "seconds for its end",
         ),
-        _timeout(
+        _daemon_timeout(
             "deadlock-timeout",
             "replace a process whose GIL one thread holds for S seconds without a break, while "
             "another thread waits for it",
         ),
-        _timeout("startup-timeout", "kill a process that loads APP for longer than S seconds"),
-        _timeout(
+        _daemon_timeout(
+            "startup-timeout", "kill a process that loads APP for longer than S seconds"
+        ),
+        _daemon_timeout(
             "graceful-timeout",
             "give the requests of a process that is to end S seconds; 0: as long as "
             "--shutdown-timeout",
         ),
-        _timeout(
+        _daemon_timeout(
             "shutdown-timeout",
             "kill a process that has not ended S seconds after that; 0: never",
         ),
-        _timeout(
+        _daemon_timeout(
             "queue-timeout",
             "answer 504 to a request that waited longer than S seconds for a thread",
         ),
-        _timeout("cpu-time-limit", "replace a process that has used S seconds of CPU time"),
+        _daemon_timeout("cpu-time-limit", "replace a process that has used S seconds of CPU time"),
         Option(
             "memory-limit",
             "memory_limit_bytes",

@@ -373,7 +373,7 @@ class LifeCycle:
                 self.forget(process, None)
             elif process.deadline is not None and process.deadline <= now:
                 process.deadline = None
-                self._is_late(process)
+                self._is_past_deadline(process)
             elif process.stopped_until is not None and process.stopped_until <= now:
                 self._end_stopped(process)
         if not self.is_wanted() and all(each.has_closed for each in self._children):
@@ -385,7 +385,7 @@ class LifeCycle:
             if is_due and is_kept and self.is_wanted():
                 self._start(generation, running, slot)
 
-    def _is_late(self, process: Process) -> None:
+    def _is_past_deadline(self, process: Process) -> None:
         """Acts on a process that exceeded the time limit of its current state."""
         if process.state is State.SERVING:
             self.replace(process, "restart_interval")

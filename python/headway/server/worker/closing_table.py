@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.report import columns, summary, units
+from headway.report import columns, sentence, units
 from headway.report.model import FreeThreading, GilReport, GilRow
 from headway.server.worker.serving import PathRow
 
@@ -76,13 +76,13 @@ def _gils(report: GilReport) -> list[str]:
         )
         lines.append(f"{label} ({gils[0].name}): {states}")
         if report.policy != "interval":
-            work = summary.scheduling(
+            work = sentence.scheduling(
                 sum(gil.preemptions for gil in gils),
                 max(gil.longest_wait_io_bound_s or 0.0 for gil in gils) or None,
                 max(gil.longest_wait_cpu_bound_s or 0.0 for gil in gils) or None,
             )
             lines.append(f"  policy {report.policy}: {work}")
-    stuck = summary.unanswered(report)
+    stuck = sentence.unanswered(report)
     return [*lines, stuck] if stuck else lines
 
 

@@ -26,7 +26,7 @@ from headway.server.system import Clock
 from headway.server.worker import gil_events, imported_files, search_path
 from headway.server.worker.application import ImportFailed
 from headway.server.worker.interpreter_slots import InterpreterSlot, interval_ns, mounts_of
-from headway.server.worker.limits import drain_s, to_ns
+from headway.server.worker.native_limits import drain_s, to_ns
 
 # CPython keeps the C state of these modules for the whole process. State that an own-GIL
 # interpreter made is freed with that interpreter, while others still use it. In 3.12 the state

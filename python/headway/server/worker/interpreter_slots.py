@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headway.server.settings import ApplicationGroup, Mount, ProcessGroup
-from headway.server.worker.limits import to_ns
+from headway.server.worker.native_limits import to_ns
 
 MAIN_INTERPRETER = "%{GLOBAL}"
 

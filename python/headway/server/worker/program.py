@@ -28,7 +28,7 @@ from headway.server.system import Clock
 from headway.server.worker import reporting
 from headway.server.worker.application import Application
 from headway.server.worker.calling_convention import find_mismatch
-from headway.server.worker.limits import NO_LIMITS, native_limits, slow_requests
+from headway.server.worker.native_limits import NO_LIMITS, native_limits, slow_requests
 from headway.server.worker.serving import Server
 from headway.server.worker.start import open_log
 from headway.server.worker.undeclared import told

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headway.errors import CommandError
 from headway.meter.reporter import Reporter
 from headway.server.settings import ProcessGroup, Telemetry
-from headway.server.worker.limits import request_timeout_s
+from headway.server.worker.native_limits import request_timeout_s
 
 # The kinds of a server's processes, as opposed to other processes that report.
 SERVE, EMBEDDED = "serve", "embedded"

@@ -23,7 +23,7 @@ from headway.server.worker import environ
 from headway.server.worker.application import Application
 from headway.server.worker.interpreter_manager import InterpreterManager
 from headway.server.worker.interpreter_slots import Layout
-from headway.server.worker.limits import NO_LIMITS, to_ns
+from headway.server.worker.native_limits import NO_LIMITS, to_ns
 from headway.server.worker.transport import native_transport, read_tls
 
 # The longest time that a thread outside the application takes to notice the end.

@@ -33,7 +33,7 @@ from headway.server.worker import closing_table, reporting, trial
 from headway.server.worker.application import Application
 from headway.server.worker.ending import end_without_finalization
 from headway.server.worker.forks import leave_signals_to_forks
-from headway.server.worker.limits import drain_s, native_limits, slow_requests
+from headway.server.worker.native_limits import drain_s, native_limits, slow_requests
 from headway.server.worker.serving import Server
 
 # The time that a retiring worker keeps an idle connection; nginx calls it keepalive_min_timeout.

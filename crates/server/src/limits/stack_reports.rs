@@ -4,9 +4,9 @@
 //! responses twice per millisecond. Therefore a separate thread takes the stacks; it exists while
 //! there are findings to report.
 
-use crate::limits::control::{Control, Reason};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
+use crate::limits::replacement_request::{Control, Reason};
 use crate::stderr::log_to_stderr;
 use headway_reporter::stacks::{self, Missing, Stack};
 use headway_threads::internal_thread::{self, InternalThread};

@@ -8,7 +8,7 @@ advice. With a GIL neither of them applies.
 from __future__ import annotations
 
 from headway.recorder.diagnosis import advice
-from headway.recorder.diagnosis.contention import is_queued
+from headway.recorder.diagnosis.gil_verdicts import is_queued
 from headway.recorder.diagnosis.inputs import DiagnosisInputs
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
 from headway.report import columns, diagnosis, thresholds, units

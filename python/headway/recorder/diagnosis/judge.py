@@ -12,10 +12,10 @@ import math
 from collections.abc import Iterable
 
 from headway.recorder.diagnosis import advice
-from headway.recorder.diagnosis.capacity import cpu_bound, cpu_limited, io_bound, saturated
-from headway.recorder.diagnosis.contention import convoy, gil_bound, long_hold
+from headway.recorder.diagnosis.capacity_verdicts import cpu_bound, cpu_limited, io_bound, saturated
+from headway.recorder.diagnosis.gil_verdicts import convoy, gil_bound, long_hold
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold
-from headway.recorder.diagnosis.parking import lock_contention, stopped_world
+from headway.recorder.diagnosis.parking_verdicts import lock_contention, stopped_world
 from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.summary import Record, Summary

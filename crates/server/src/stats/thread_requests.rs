@@ -8,7 +8,7 @@ use crate::stats::{RequestRecord, ServerStats, WorkerCounters, WorkerTimes};
 use headway_threads::lock::Lock;
 use std::sync::Arc;
 
-pub struct Recorder {
+pub struct ThreadRequests {
     /// Written by this thread. Any thread that reports reads or takes it.
     counters: Arc<Lock<WorkerCounters>>,
     /// Exists with telemetry, if the thread runs requests.
@@ -20,8 +20,8 @@ pub struct Recorder {
     contexts: Contexts,
 }
 
-impl Recorder {
-    /// Makes the recorder of the calling thread.
+impl ThreadRequests {
+    /// The record of the calling thread's requests.
     pub fn new(
         stats: &ServerStats,
         access_log: Option<Arc<AccessLog>>,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.recorder.diagnosis import advice
-from headway.recorder.diagnosis.contention import is_queued
+from headway.recorder.diagnosis.gil_verdicts import is_queued
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, most
 from headway.recorder.diagnosis.verdict import Advice, Verdict, evidence, verdict
 from headway.report import thresholds, units

@@ -7,12 +7,12 @@
 //! per second, without the GIL, because each limit exists for a process in which Python is stuck.
 //! Data that costs time in each request is recorded only if its limit is set.
 
-use crate::limits::control::{Control, Reason};
-use crate::limits::findings::{Consequence, Finding, Findings};
 use crate::limits::inbox::Inbox;
 use crate::limits::interruption::Interruption;
 use crate::limits::parent_death::ParentDeathWatchdog;
+use crate::limits::replacement_request::{Control, Reason};
 use crate::limits::slow_requests::SlowRequests;
+use crate::limits::stack_reports::{Consequence, Finding, Findings};
 use crate::limits::threads::Threads;
 use crate::limits::worker_status::{Overdue, WorkerStatus};
 use crate::stderr::Seconds;
@@ -81,7 +81,7 @@ impl ProcessLimits {
     }
 }
 
-pub struct LimitMonitor {
+pub struct LimitChecks {
     pub limits: ProcessLimits,
     control: Arc<Control>,
     pub threads: Arc<Threads>,
@@ -96,7 +96,7 @@ pub struct LimitMonitor {
     findings: Findings,
 }
 
-impl LimitMonitor {
+impl LimitChecks {
     /// `reported`: see `PoolSettings`.
     pub fn new(limits: ProcessLimits, reported: bool) -> Self {
         // SAFETY: the settings name the control socket, which this process never closes.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_reports import convoy, decoded, histogram, report, thread
 
-from headway.report import summary
+from headway.report import sentence
 
 TURNS = report(
     [thread(f"hog-{n}", [0.0102] * 60, [0.005] * 60, forced_drops=60) for n in range(3)], 0.9
@@ -139,7 +139,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_it_says(case: str) -> None:
     made, wanted = CASES[case]
-    assert summary.sentence(decoded(made)) == wanted
+    assert sentence.sentence(decoded(made)) == wanted
 
 
 def test_the_gil_with_most_waiting_is_spoken_of() -> None:
@@ -148,14 +148,14 @@ def test_the_gil_with_most_waiting_is_spoken_of() -> None:
         thread("busy", [0.006] * 50, [1e-5] * 60, gil=1),
         thread("hog", [1e-4] * 50, [0.006] * 60, forced_drops=50, gil=1),
     ]
-    assert summary.sentence(decoded(report(threads, 0.4))).startswith(
+    assert sentence.sentence(decoded(report(threads, 0.4))).startswith(
         "The convoy effect: busy waited 300 ms"
     )
 
 
 def test_names_are_made_printable() -> None:
     made = report([thread("a\x1b[31m" + "b" * 99, [0.5] * 2), thread("\n", holds_s=[1.0])], 1.0)
-    assert summary.sentence(decoded({**made, "switch_interval_s": None})) == (
+    assert sentence.sentence(decoded({**made, "switch_interval_s": None})) == (
         rf"The GIL limits what gets done: a\x1b[31m{'b' * 17}~{'b' * 13} waited 1 s of 1 s, in 2 "
         r"waits, while \n held the GIL most."
     )
@@ -163,7 +163,7 @@ def test_names_are_made_printable() -> None:
 
 def unanswered(policy: str, *longest_s: float | None, **changes: Any) -> str:
     threads = [thread(f"t{n}", longest_unanswered_s=each) for n, each in enumerate(longest_s)]
-    return summary.unanswered(decoded(report(threads, 1.0, policy=policy, **changes)))
+    return sentence.unanswered(decoded(report(threads, 1.0, policy=policy, **changes)))
 
 
 def test_a_long_answer_is_told_with_what_is_known_of_its_cause() -> None:
@@ -181,7 +181,7 @@ def test_a_long_answer_is_told_with_what_is_known_of_its_cause() -> None:
             )
             for name, kept_s, each in zip(("t1", "t2"), (0.048, 0.2), cpu_s, strict=True)
         ]
-        return summary.unanswered(decoded(report(threads, 1.0, policy="priority")))
+        return sentence.unanswered(decoded(report(threads, 1.0, policy="priority")))
 
     # A thread that runs C code for certain comes before one that waited longer for a processor.
     assert with_cpu(0.04, 0.0001) == (
@@ -207,7 +207,7 @@ def test_the_figures_of_a_sentence_are_of_one_hold() -> None:
             "unanswered_with_most_cpu_s": 0.04,
             **changes,
         }
-        return summary.unanswered(decoded(report([thread("t", **figures)], 1.0)))
+        return sentence.unanswered(decoded(report([thread("t", **figures)], 1.0)))
 
     kept = "t kept the GIL for {} after it was asked to drop it, "
     assert told().startswith(kept.format("40 ms") + "and used 39.5 ms of CPU time meanwhile: held")
@@ -244,7 +244,7 @@ def test_short_answers_are_not_told(
 
 
 def test_a_policy_is_told_by_what_it_did() -> None:
-    assert summary.scheduling(1, 0.0001, None) == (
+    assert sentence.scheduling(1, 0.0001, None) == (
         "1 preemption; longest wait: I/O-bound 100 µs, CPU-bound -"
     )
 
@@ -253,4 +253,4 @@ def test_many_threads_are_not_long_holds() -> None:
     """Waits of many intervals come from many threads too: each drop begins an interval anew."""
     threads = [thread(f"hog-{n}", [0.095] * 10, [0.005] * 10, forced_drops=10) for n in range(20)]
     made: dict[str, Any] = report(threads, 1.0, drop_requests=220)
-    assert summary.sentence(decoded(made)).startswith("The GIL limits what gets done: ")
+    assert sentence.sentence(decoded(made)).startswith("The GIL limits what gets done: ")
