@@ -259,8 +259,8 @@ impl<'a> RequestContext<'a> {
         Ok(data.len())
     }
 
-    /// Makes bytes that `read_body` has moved or `receive_body` has received in the buffer the beginning
-    /// of `body`, which is empty.
+    /// Makes bytes that `read_body` has moved or `receive_body` has received the beginning of `body`,
+    /// which is empty.
     pub fn restore_body(&mut self, bytes: &[u8]) {
         debug_assert!(self.body().is_empty());
         self.connection.body.extend_from_slice(bytes);
@@ -291,8 +291,8 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Waits for more of the body, which has to be decoded. Uses no Python. Bytes of a body whose
-    /// length is known are received and decoded in `buffer`, until it is full; returns how many, and
-    /// what else happened.
+    /// length is known are received and decoded in `buffer`, until it is full; returns how many,
+    /// and what else happened.
     pub fn receive_body(&mut self, buffer: &mut [u8]) -> (usize, Result<(), Broken>) {
         let begun_ns = now_ns();
         let mut filled = 0;

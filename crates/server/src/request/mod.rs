@@ -7,7 +7,7 @@ mod refusal;
 pub use context::{Broken, RequestContext, Resources};
 pub use refusal::encode_refusal;
 
-/// What a request asks of those who schedule the threads.
+/// A request asks this of the scheduler of the threads.
 pub trait ThreadScheduling {
     /// Makes the monitor notice a response that it is to send.
     fn wake_monitor_if_asleep(&self);

@@ -1,4 +1,4 @@
-//! What is recorded of one request.
+//! The figures of one request.
 
 use crate::stats::routes::Route;
 

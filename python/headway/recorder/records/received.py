@@ -1,4 +1,4 @@
-"""What a datagram brings, as the recorder keeps it in memory and in the store."""
+"""The ticks and events of datagrams, as the recorder keeps them in memory and in the store."""
 
 from __future__ import annotations
 
