@@ -95,6 +95,52 @@ def test_what_to_try_is_said_of_a_group_and_not_of_one_of_its_processes() -> Non
     assert process["verdict"]["advice"]
 
 
+IDLE = {"process_kind": "run", "cpu_user_utilization": 0.001, "request_threads_maximum": None}
+IDLE |= {"request_count": 0, "gil_mode": "enabled", "switch_interval": 0.005, "cpu_cores": 2.0}
+IDLE |= {"gils": [{"gil_name": "main", "gil_wall": 1.0, "gil_held": 0.001, "gil_takes": 3}]}
+BUSY = IDLE | {
+    "cpu_user_utilization": 0.99,
+    "gils": [
+        {
+            "gil_name": "main",
+            "gil_wall": 1.0,
+            "gil_held": 0.98,
+            "gil_handoff": 0.02,
+            "gil_takes": 200,
+            "gil_contended_takes": 200,
+            "gil_wait": [(0.015, 200)],
+            "gil_hold": [(0.0049, 200)],
+        }
+    ],
+}
+
+
+def test_an_idle_parent_hides_no_busy_child(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store.sqlite")
+    parent, child = PIDS
+    for second in range(1, 21):
+        bench.clock.now += 1
+        at = bench.clock.now
+        bench.give(tick(parent, second, at, **IDLE), tick(child, second, at, **BUSY))
+    bench.settle()
+    now = bench.clock.now
+    found = measure_now(bench.history, now, 10.0)
+    (group,) = found["groups"]
+    in_range = measure(bench.history, Range(now - 10, now), EVERYTHING)
+    (state,) = (
+        sample.labels["headway_verdict"]
+        for family in collect(bench.history)
+        if family.metric.name == "headway_verdict"
+        for sample in family.samples
+        if sample.value == 1
+    )
+    bench.stop()
+    for measured in (group, found["total"], in_range):
+        assert measured["verdict"]["name"] == "gil-bound", measured["verdict"]
+        assert measured["verdict"]["text"].startswith(f"Process {child}: The GIL (main)")
+    assert state == "gil-bound"
+
+
 RSS = 50_000_000
 
 

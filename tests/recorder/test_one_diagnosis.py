@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 from heard import TICK, Ear
-from inputs import verdict_on
 from launch import GIL_ENABLED, headway, read_json
+from situations import verdict_on
 
 from headway import _native
 from headway.report import sentence

@@ -74,7 +74,7 @@ def recorded(folder: Path, targets: dict[str, int], *options: str) -> Iterator[R
 
 
 @contextmanager
-def inputs(
+def situation(
     folder: Path, targets: dict[str, int], *options: str
 ) -> Iterator[Callable[[], dict[str, Any]]]:
     """A server under load; yields a function that asks for the verdict of the last seconds."""
@@ -113,19 +113,19 @@ def watch(judge: Callable[[], dict[str, Any]], seconds: float) -> None:
 
 
 def test_a_server_without_requests_is_idle(tmp_path: Path) -> None:
-    with inputs(tmp_path, {}, "--threads", "2") as judge:
+    with situation(tmp_path, {}, "--threads", "2") as judge:
         wait_for(judge, "idle", *GIL_VERDICTS)
 
 
 def test_requests_that_wait_are_io_bound_and_never_anything_about_the_gil(tmp_path: Path) -> None:
-    with inputs(tmp_path, {"/wait?0.05": 3}, "--threads", "5") as judge:
+    with situation(tmp_path, {"/wait?0.05": 3}, "--threads", "5") as judge:
         found = wait_for(judge, "io-bound", *GIL_VERDICTS)
         watch(judge, 2.0)
     assert found["sample"]["requests"] >= 30
 
 
 def test_more_requests_than_threads_saturate_a_server(tmp_path: Path) -> None:
-    with inputs(tmp_path, {"/wait?0.05": 8}, "--threads", "2") as judge:
+    with situation(tmp_path, {"/wait?0.05": 8}, "--threads", "2") as judge:
         found = wait_for(judge, "saturated", *GIL_VERDICTS)
     assert any("--threads" in each["try"] for each in found["advice"])
 
@@ -133,7 +133,7 @@ def test_more_requests_than_threads_saturate_a_server(tmp_path: Path) -> None:
 @with_gil
 def test_threads_that_compute_are_gil_bound(tmp_path: Path) -> None:
     options = ("--threads", "4", "--policy", "interval")
-    with inputs(tmp_path, {"/compute?0.1": 4}, *options) as judge:
+    with situation(tmp_path, {"/compute?0.1": 4}, *options) as judge:
         found = wait_for(judge, "gil-bound", "io-bound", "idle")
     use, waiting = found["evidence"][:2]
     assert 0.8 <= use["value"] <= 1.01
@@ -148,10 +148,10 @@ def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_h
 ) -> None:
     targets = {"/compute?0.2": 2, "/": 2}
     options = ("--threads", "4", "--switch-interval", "5ms")
-    with inputs(tmp_path, targets, *options, "--policy", "interval") as judge:
+    with situation(tmp_path, targets, *options, "--policy", "interval") as judge:
         found = wait_for(judge, "convoy", "io-bound", "idle")
     assert "--policy priority" in [each["try"] for each in found["advice"]]
-    with inputs(tmp_path, targets, *options, "--policy", "priority") as judge:
+    with situation(tmp_path, targets, *options, "--policy", "priority") as judge:
         # Where a thread finds no core when its turn comes there may be one for a while.
         deadline = time.monotonic() + 10 * WINDOW_S
         verdict = judge()
@@ -166,7 +166,7 @@ def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
     tmp_path: Path,
 ) -> None:
     targets = {"/hold?0.2": 1, "/": 2}
-    with inputs(tmp_path, targets, "--threads", "4") as judge:
+    with situation(tmp_path, targets, "--threads", "4") as judge:
         # The stack is read while the call holds the GIL. On a busy machine the first call may have
         # returned by then.
         found = wait_for(judge, "long-hold", "io-bound", "idle", text="depth.py:")
@@ -236,6 +236,6 @@ def test_each_view_says_the_same_of_a_service(
 @pytest.mark.free_threading
 @pytest.mark.parametrize("page", ["/compute?0.05", "/wait?0.02", "/collect"])
 def test_without_a_gil_nothing_is_said_of_one(tmp_path: Path, page: str) -> None:
-    with inputs(tmp_path, {page: 4}, "--threads", "4") as judge:
+    with situation(tmp_path, {page: 4}, "--threads", "4") as judge:
         # At least two ticks, of which the first may have begun before the requests.
         watch(judge, 1.4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from inputs import MS, gil, record, requests, same, tick
+from situations import MS, gil, record, requests, same, tick
 
 from headway.recorder.records import histogram
 from headway.recorder.records.configuration import configure, label

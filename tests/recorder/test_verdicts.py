@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from inputs import MS, gil, requests, same, tick, verdict_on
+from situations import MS, gil, requests, same, tick, verdict_on
 from ticks import START, Bench
 
 from headway.recorder.diagnosis import worst
@@ -284,9 +284,9 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("inputs", SITUATIONS)
-def test_the_verdict_on(inputs: str) -> None:
-    fields, name, severity = SITUATIONS[inputs]
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_the_verdict_on(situation: str) -> None:
+    fields, name, severity = SITUATIONS[situation]
     found = verdict_on(tick(**fields))
     assert (found["name"], found["severity"]) == (name, severity), found["text"]
 
@@ -323,12 +323,52 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
         # As reports of earlier versions have it.
         ('  File "/a/b.py", line 3 in f\n  File "/c"', "f (b.py:3)"),
         (f"f (a.py:{'1' * 5_000})\ng (b.py:3)", "g (b.py:3)"),
+        # A library's line says little without the application's that called it.
+        (
+            "search (/usr/lib/python3.13/re/__init__.py:177)\nhandle (/srv/app.py:9)\ng (/b.py:1)",
+            "search (re/__init__.py:177), called from handle (app.py:9)",
+        ),
+        (
+            "get (/v/lib/python3.13t/site-packages/orm.py:7)\nload (/srv/shop.py:3)",
+            "get (orm.py:7), called from load (shop.py:3)",
+        ),
+        ("run (<frozen runpy>:88)", "run (<frozen runpy>:88)"),
         ("no stack", ""),
         (None, ""),
     ],
 )
 def test_the_top_of_a_stack(stack: str | None, frame: str) -> None:
     assert top_frame({"hold_stack": stack}) == frame
+
+
+# One thread of a program that computes, and another that sleeps.
+COMPUTES = {
+    "process_kind": "run",
+    "request_threads_maximum": None,
+    "cpu_user_utilization": 0.99,
+    "gils": [gil(9.97, gil_takes=500, gil_wait=same(10e-6, 20), gil_hold=same(19 * MS, 500))],
+}
+
+
+def test_a_full_gil_that_nobody_waits_for_is_told_as_it_is() -> None:
+    found = verdict_on(tick(**COMPUTES))
+    assert found["name"] == "healthy"
+    assert found["text"].startswith(
+        "The GIL is in use 100 % of the time, but hardly a thread waits"
+    )
+    assert "used up" not in found["text"]
+    # A program has no worker threads.
+    assert [each["text"] for each in found["evidence"]] == ["GIL in use", "CPU of each process"]
+
+
+def test_advice_to_a_program_names_no_option_of_the_server() -> None:
+    convoy = verdict_on(tick(**SITUATIONS["convoy in a program without requests"][0]))
+    waits = {"gils": [gil(4.0, gil_wait=same(0.3, 10), gil_hold=same(0.4, 10))]}
+    long_hold = verdict_on(tick(**{**COMPUTES, **waits}), holds=(HOLD,) * 9)
+    tries = [each["try"] for found in (convoy, long_hold) for each in found["advice"]]
+    assert "HEADWAY=priority in the program's environment" in tries
+    assert any(each.startswith("a process of its own for /report") for each in tries), tries
+    assert not any("--" in each or "process-group" in each for each in tries), tries
 
 
 def test_too_few_requests_say_how_many_are_needed_and_when_they_are_there() -> None:

@@ -71,7 +71,7 @@ class Receiver:
     """Everything that comes in, by what was going on then."""
 
     def __init__(self, path: Path) -> None:
-        self.inputs = "start"
+        self.situation = "start"
         self.received: dict[tuple[str, str], list[bytes]] = defaultdict(list)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
@@ -82,7 +82,7 @@ class Receiver:
     def _receive(self) -> None:
         while datagram := self._socket.recv(65_536):
             kind = HEADER.unpack_from(datagram)[2]
-            self.received[self.inputs, KINDS[kind]].append(datagram)
+            self.received[self.situation, KINDS[kind]].append(datagram)
 
     def close(self, path: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
@@ -114,22 +114,22 @@ def take(folder: Path) -> Receiver:
         site.mkdir()
         site.chmod(0o755)
         with Apache(site, path, shape, *AS_HOST) as apache:
-            receiver.inputs = "idle"
+            receiver.situation = "idle"
             time.sleep(1.5)
-            receiver.inputs = "loaded"
+            receiver.situation = "loaded"
             at_once(CLIENTS, LOAD_S, lambda: apache.get("/deadline"))
-            receiver.inputs = "mixed"
+            receiver.situation = "mixed"
             for page in ("/slow", "/collect", "/hold", "/raises", ESCAPED):
                 apache.get(page)
             apache.get("/echo", b"x" * 100_000)
             time.sleep(1.5)
-            receiver.inputs = "stopped"
+            receiver.situation = "stopped"
         interpreter = folder / "interpreter"
         interpreter.mkdir()
         interpreter.chmod(0o755)
         shape = Shape(1, 2, application_group="tenant", options="maximum-requests=40")
         with Apache(interpreter, path, shape, *AS_HOST) as apache:
-            receiver.inputs = "maximum_requests"
+            receiver.situation = "maximum_requests"
             for _ in range(60):
                 apache.get("/collect" if _ % 20 == 0 else "/")
             time.sleep(3)
@@ -151,15 +151,15 @@ def main() -> int:
     for old in HERE.glob("*.bin"):
         old.unlink()
     seen = set()
-    for (inputs, kind), datagrams in receiver.received.items():
+    for (situation, kind), datagrams in receiver.received.items():
         number = 0
         for datagram in reversed(datagrams):
-            shape = kind, shape_of(datagram), kind == "tick" and inputs == "loaded"
+            shape = kind, shape_of(datagram), kind == "tick" and situation == "loaded"
             if shape not in seen:
                 seen.add(shape)
-                (HERE / f"{kind}-{inputs}-{number}.bin").write_bytes(datagram)
+                (HERE / f"{kind}-{situation}-{number}.bin").write_bytes(datagram)
                 number += 1
-        print(f"{inputs:17} {kind:17} {len(datagrams):4}, kept {number}")
+        print(f"{situation:17} {kind:17} {len(datagrams):4}, kept {number}")
     return 0
 
 

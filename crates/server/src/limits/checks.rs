@@ -27,7 +27,8 @@ const SHORTEST_SWEEP: Duration = Duration::from_millis(10);
 /// The most overdue requests that one sweep reports; later sweeps report the others.
 const STACKS_PER_SWEEP: usize = 8;
 
-/// A limit of 0 is off.
+/// A limit of 0 is off. A limit of time also has its place in `time_limits_ns` and, if requests are
+/// watched for it, in `join`.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessLimits {
     /// Requests after which the process is replaced.

@@ -156,7 +156,9 @@ def policy(inputs: DiagnosisInputs) -> Advice | None:
     """Advises `priority`, which bounds the waits of short requests and makes no work shorter."""
     if inputs.free_threading or (inputs.exact and inputs.scheduled):
         return None
-    waited = inputs.summary["gil_wait" if inputs.serves else "take_wait"]
+    if not inputs.serves:
+        return _policy_of_a_program(inputs)
+    waited = inputs.summary["gil_wait"]
     now = f", now {units.seconds(waited['p99'])} (99th percentile)" if waited else ""
     threads = max(2, inputs.threads)
     if is_mod_wsgi(inputs):
@@ -169,6 +171,18 @@ def policy(inputs: DiagnosisInputs) -> Advice | None:
         f"{threads} ms each time, one for each of the {threads} threads, and mostly far less"
         f"{now}; calls that cannot be preempted come on top. Requests/s of those that compute "
         "stay as they are.",
+    }
+
+
+def _policy_of_a_program(inputs: DiagnosisInputs) -> Advice:
+    """A program of any kind takes its policy from the environment."""
+    waited = inputs.summary["take_wait"]
+    now = f", now {units.seconds(waited['p99'])} (99th percentile)" if waited else ""
+    return {
+        "try": "HEADWAY=priority in the program's environment",
+        "expect": "a thread that needs less than a millisecond of the GIL waits for it at most a "
+        f"millisecond for each other thread, and mostly far less{now}; calls that cannot be "
+        "preempted come on top. Threads that compute get as much done as now.",
     }
 
 
@@ -201,6 +215,10 @@ def switch_interval(inputs: DiagnosisInputs) -> Advice | None:
     option = f"--switch-interval {1000 * shorter:g}ms"
     if is_mod_wsgi(inputs):
         option = f"switch-interval={shorter:g}"
+    elif not inputs.serves:
+        option = (
+            f"sys.setswitchinterval({shorter:g}), or HEADWAY=switch-interval={1000 * shorter:g}ms"
+        )
     return {
         "try": f"{_place(inputs)}{option} (now {units.seconds(interval)})",
         "expect": f"{waited}; {handoffs}. Work that takes a fixed amount of computing does not get "

@@ -7,10 +7,11 @@ advice. Without a GIL none of them applies.
 from __future__ import annotations
 
 from headway.profile import sides
+from headway.profile.model import Frame
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold, waited_for
 from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verdict
-from headway.recorder.records.stacks import innermost
+from headway.recorder.records.stacks import calls, is_library
 from headway.report import columns, diagnosis, thresholds, units
 
 
@@ -86,15 +87,29 @@ def _elsewhere(inputs: DiagnosisInputs, endpoint: str) -> str:
     what = endpoint or "what makes this call"
     if advice.is_mod_wsgi(inputs):
         return f"a WSGIDaemonProcess of its own for {what}"
+    if not inputs.serves:
+        return f"a process of its own for {what}"
     return f"a process group of its own for {what} ([process-group] in a --config file)"
 
 
 def top_frame(hold: Hold) -> str:
-    """The innermost frame of a hold's stack, as "render (shop.py:12)"; "" without a stack."""
-    frame = innermost(str(hold.get("hold_stack") or ""))
-    if frame is None:
+    """The innermost frame of a hold's stack, as "render (shop.py:12)"; "" without a stack. Behind a
+    frame of a library comes the application's that called it."""
+    frames = calls(str(hold.get("hold_stack") or ""))
+    if not frames:
         return ""
-    return columns.name(sides.label(frame, frame.file.rsplit("/", 1)[-1]), 100)
+    text = _label(frames[0])
+    own = next((each for each in frames if not is_library(each)), frames[0])
+    if own is not frames[0]:
+        text += f", called from {_label(own)}"
+    return columns.name(text, 140)
+
+
+def _label(frame: Frame) -> str:
+    folder, _, file = frame.file.rpartition("/")
+    if file == "__init__.py":
+        file = f"{folder.rpartition('/')[2]}/{file}"
+    return sides.label(frame, file)
 
 
 def convoy(inputs: DiagnosisInputs) -> Verdict | None:

@@ -16,10 +16,11 @@ from headway.recorder.diagnosis.capacity_verdicts import cpu_bound, cpu_limited,
 from headway.recorder.diagnosis.gil_verdicts import convoy, gil_bound, long_hold
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold
 from headway.recorder.diagnosis.parking_verdicts import lock_contention, stopped_world
-from headway.recorder.diagnosis.verdict import SEVERITIES, Verdict, evidence, verdict
+from headway.recorder.diagnosis.verdict import SEVERITIES, Evidence, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
 from headway.recorder.records.summary import Record, Summary
 from headway.report import thresholds, units
+from headway.report.thresholds import Threshold
 
 RULES = (
     cpu_limited,
@@ -101,12 +102,7 @@ def _idle(inputs: DiagnosisInputs) -> Verdict:
         f"{100 * thresholds.IDLE_BUSY.value:.0f} % of the time.",
         inputs,
         [
-            evidence(
-                "share of worker threads busy",
-                inputs.summary["busy"],
-                "share",
-                thresholds.IDLE_BUSY,
-            ),
+            *_busy(inputs, thresholds.IDLE_BUSY),
             evidence(
                 "CPU of each process",
                 inputs.summary["cpu_per_process"],
@@ -114,6 +110,22 @@ def _idle(inputs: DiagnosisInputs) -> Verdict:
                 thresholds.IDLE_BUSY,
             ),
         ],
+    )
+
+
+def _busy(inputs: DiagnosisInputs, limit: Threshold) -> list[Evidence]:
+    """Only what serves requests has worker threads."""
+    if not inputs.serves:
+        return []
+    return [evidence("share of worker threads busy", inputs.summary["busy"], "share", limit)]
+
+
+def _free(inputs: DiagnosisInputs) -> str:
+    if inputs.gil_use < thresholds.GIL_FULL.value:
+        return "Neither threads, cores nor the GIL are used up."
+    return (
+        f"The GIL is in use {100 * inputs.gil_use:.0f} % of the time, but hardly a thread waits "
+        "for it: one thread computes."
     )
 
 
@@ -162,15 +174,10 @@ def _healthy(inputs: DiagnosisInputs) -> Verdict:
         "healthy",
         "ok",
         "Nothing is in the way",
-        f"Neither threads, cores nor the GIL are used up.{room}",
+        f"{_free(inputs)}{room}",
         inputs,
         [
-            evidence(
-                "share of worker threads busy",
-                inputs.summary["busy"],
-                "share",
-                thresholds.THREADS_FULL,
-            ),
+            *_busy(inputs, thresholds.THREADS_FULL),
             evidence(
                 "GIL in use",
                 inputs.gil_use if inputs.gil else None,

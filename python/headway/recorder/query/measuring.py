@@ -5,13 +5,13 @@ and a verdict. Reads from `History`, and does not depend on HTTP.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
 from headway import _native
 from headway.recorder.diagnosis import judge, worst
 from headway.recorder.diagnosis.inputs import Hold
-from headway.recorder.diagnosis.verdict import Measured
+from headway.recorder.diagnosis.verdict import SEVERITIES, Measured, Verdict
 from headway.recorder.query.history import History
 from headway.recorder.query.process import Process
 from headway.recorder.query.query import Range
@@ -60,21 +60,39 @@ def measure(history: History, span: Range, selection: Selection) -> Measured:
     started in the middle of a range does not appear half as fast. The verdict on several groups is
     the worst of theirs, because cores and GILs of different groups do not add up."""
     measured = _measure(history, span, selection)
-    groups = {
-        (process.host, process.group)
-        for process in history.processes(span.end, span.seconds, selection.recording)
-        if selection.has(process.host, process.group, process.pid)
-    }
-    if not 1 < len(groups) <= MAX_JUDGED:
+    groups: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    for process in history.processes(span.end, span.seconds, selection.recording):
+        if selection.has(process.host, process.group, process.pid):
+            groups[process.host, process.group].append(process)
+    if len(groups) > MAX_JUDGED:
         return measured
-    verdict = worst(
-        (
-            group or "(no group)",
-            _measure(history, span, _of_group(selection, host, group))["verdict"],
+    if len(groups) == 1:
+        (processes,) = groups.values()
+        verdict: Verdict | None = _verdict_in_range(history, span, measured, processes)
+    else:
+        verdict = worst(
+            (
+                group or "(no group)",
+                _verdict_in_range(
+                    history,
+                    span,
+                    _measure(history, span, _of_group(selection, host, group)),
+                    processes,
+                ),
+            )
+            for (host, group), processes in sorted(groups.items())
         )
-        for host, group in sorted(groups)
-    )
     return {**measured, "verdict": verdict or measured["verdict"]}
+
+
+def _verdict_in_range(
+    history: History, span: Range, of_group: Measured, processes: Sequence[Process]
+) -> Verdict:
+    if not 1 < len(processes) <= MAX_JUDGED:
+        return of_group["verdict"]
+    return _worst_of(
+        of_group, {each: _measure(history, span, _selection_of(each)) for each in processes}
+    )
 
 
 def _of_group(selection: Selection, host: str, group: str) -> Selection:
@@ -109,7 +127,11 @@ def measure_now(history: History, now: float, window_s: float) -> Now:
     everybody = history.processes(now, max(60.0, window_s))
     found = dict(history.per_process(span.start, span.end, Selection()))
     holds = Holds(history, span)
-    groups = _measure_groups(history, span, everybody, found, holds)
+    measured = {
+        process: _of_some(history, span, _selection_of(process), [process], found, holds)
+        for process in everybody
+    }
+    groups = _measure_groups(history, span, everybody, found, holds, measured)
     total = _of_some(history, span, Selection(), everybody, found, holds)
     alive = Counter((each.host, each.group) for each in everybody if each.alive)
     verdict = worst((each["group"] or "(no group)", each["verdict"]) for each in groups)
@@ -118,12 +140,8 @@ def measure_now(history: History, now: float, window_s: float) -> Now:
         "total": {**total, "verdict": verdict or total["verdict"]},
         "groups": groups,
         "processes": [
-            _of_process(
-                process,
-                _of_some(history, span, _selection_of(process), [process], found, holds),
-                has_others=alive[process.host, process.group] > 1,
-            )
-            for process in everybody
+            _of_process(process, each, has_others=alive[process.host, process.group] > 1)
+            for process, each in measured.items()
         ],
     }
 
@@ -149,7 +167,12 @@ def measure_groups(
     history: History, span: Range, processes: Sequence[Process], records: dict[Process, bytes]
 ) -> list[MeasuredGroup]:
     """Measures each process group of `processes`, whose records over the range are known."""
-    return _measure_groups(history, span, processes, records, Holds(history, span))
+    holds = Holds(history, span)
+    measured = {
+        process: _of_some(history, span, _selection_of(process), [process], records, holds)
+        for process in processes
+    }
+    return _measure_groups(history, span, processes, records, holds, measured)
 
 
 def _measure_groups(
@@ -158,18 +181,43 @@ def _measure_groups(
     processes: Sequence[Process],
     records: dict[Process, bytes],
     holds: Holds,
+    measured: Mapping[Process, Measured],
 ) -> list[MeasuredGroup]:
     by_group: dict[tuple[str, str], list[Process]] = defaultdict(list)
     for process in processes:
         by_group[process.host, process.group].append(process)
-    return [
-        {
-            "host": host,
-            "group": group,
-            **_of_some(history, span, _of_group(Selection(), host, group), some, records, holds),
-        }
-        for (host, group), some in sorted(by_group.items())
-    ]
+    groups: list[MeasuredGroup] = []
+    for (host, group), some in sorted(by_group.items()):
+        selection = _of_group(Selection(), host, group)
+        of_all = _of_some(history, span, selection, some, records, holds)
+        verdict = _worst_of(of_all, {each: measured[each] for each in some})
+        groups.append({"host": host, "group": group, **of_all, "verdict": verdict})
+    return groups
+
+
+def _worst_of(of_group: Measured, processes: Mapping[Process, Measured]) -> Verdict:
+    """The verdict of a group, or of that process of it which carries load and is worst off: an idle
+    parent halves the figures of its busy child. Advice that counts processes is left to groups."""
+    verdict = of_group["verdict"]
+    load = of_group["summary"]["cpu_per_process"]
+    worst_off = max(
+        (
+            (SEVERITIES.index(each["verdict"]["severity"]), each["summary"]["cpu"], process.pid)
+            for process, each in processes.items()
+            if each["summary"]["cpu"] >= load
+        ),
+        default=None,
+    )
+    if worst_off is None or worst_off[0] <= SEVERITIES.index(verdict["severity"]):
+        return verdict
+    pid = worst_off[2]
+    found = next(each["verdict"] for process, each in processes.items() if process.pid == pid)
+    serves = of_group["summary"]["requests"] > 0
+    return {
+        **found,
+        "text": f"Process {pid}: {found['text']}",
+        "advice": [] if serves else found["advice"],
+    }
 
 
 def _of_some(

@@ -13,10 +13,16 @@ CALL = re.compile(r"(?P<function>.+) \((?P<file>.+):(?P<line>\d{1,9})\)")
 FORMER_CALL = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d{1,9}) in (?P<function>.+)')
 
 
-def innermost(stack: str) -> Frame | None:
-    """The first call of the stack that has a file; `None` if there is none."""
-    for text in stack.splitlines():
-        found = CALL.fullmatch(text) or FORMER_CALL.fullmatch(text)
-        if found:
-            return Frame(found["function"], found["file"], int(found["line"]))
-    return None
+# The files of the standard library and of installed packages.
+LIBRARY = re.compile(r"<.*|.*/(site-packages|dist-packages|python3(\.\d+t?)?)/.*")
+
+
+def calls(stack: str) -> list[Frame]:
+    """The calls of the stack that have a file, the innermost first."""
+    found = (CALL.fullmatch(text) or FORMER_CALL.fullmatch(text) for text in stack.splitlines())
+    return [Frame(each["function"], each["file"], int(each["line"])) for each in found if each]
+
+
+def is_library(frame: Frame) -> bool:
+    """Whether the code is the standard library's or an installed package's, by its path."""
+    return LIBRARY.fullmatch(frame.file) is not None

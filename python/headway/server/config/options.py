@@ -132,7 +132,7 @@ _ANY_TEXT = Text("TEXT", "some text")
 
 
 def _daemon_timeout(name: str, help: str) -> Option:
-    """A time limit that WSGIDaemonProcess has too; 0 turns it off."""
+    """A time limit that WSGIDaemonProcess has too; 0 turns it off. Others are an `Option`."""
     return Option(name, name.replace("-", "_") + "_s", _SECONDS, help, daemon=DAEMON_SECONDS)
 
 
