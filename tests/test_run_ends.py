@@ -358,6 +358,29 @@ def test_what_a_crash_leaves_can_be_read(tmp_path: Path, how: str) -> None:
     assert read_json(out)["schema"] == 2
 
 
+@pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
+@pytest.mark.parametrize("policy", ["interval", "priority"])
+def test_a_kill_leaves_the_hold_and_the_wait_that_had_not_ended(
+    tmp_path: Path, policy: str
+) -> None:
+    out = tmp_path / "out.json"
+    command = [sys.executable, str(PROGRAMS / "frozen" / "by_a_search.py")]
+    variables = environment(HEADWAY=f"report={out},{policy}")
+    with subprocess.Popen(command, env=variables) as program:
+        deadline = time.monotonic() + 60
+        while "had not ended" not in run_main("report", out).stdout:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        program.kill()
+    shown = run_main("report", "--json", tmp_path / "copy.json", out)
+    said = " ".join(shown.stdout.split())
+    assert "A long hold that had not ended: worker had kept the GIL for " in said
+    assert "; MainThread had waited " in said
+    threads = {row["name"]: row for row in read_json(tmp_path / "copy.json")["threads"]}
+    assert threads["worker"]["holding_now_s"] >= threads["MainThread"]["waiting_now_s"] >= 1.0
+    assert threads["worker"]["waiting_now_s"] is threads["MainThread"]["holding_now_s"] is None
+
+
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report that a crash left."""

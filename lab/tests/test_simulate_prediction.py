@@ -16,7 +16,7 @@ from made_stores import store, tick
 
 from headway.json_file import to_json
 from headway.programs.processes import Window
-from headway.recorder.receive.datagrams import Inlet
+from headway.recorder.receive.datagrams import DatagramReceiver
 from headway.recorder.receive.receiver import Recorder
 from headway.recorder.store.store import Store
 from headway_lab.commands.simulate_recording import prediction_dict
@@ -46,7 +46,7 @@ FIGURES = {"throughput", "response_s", "wait_s", "take_wait_p95_s"}
 def record(folder: Path) -> str:
     path = str(folder / "it.sqlite")
     kept = Store(path)
-    recorder = Recorder(Inlet(str(folder / "socket"), 0o600, None), kept)
+    recorder = Recorder(DatagramReceiver(str(folder / "socket"), 0o600, None), kept)
     recorder.start()
     try:
         command = headway_command(SHAPE, folder / "socket")

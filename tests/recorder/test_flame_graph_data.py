@@ -19,7 +19,7 @@ from headway.profile.flame_tree import Node
 from headway.profile.model import Frame
 from headway.recorder.query.history import History
 from headway.recorder.query.stacks import frame_of, stacks_of, tree
-from headway.recorder.receive import calls as received_calls
+from headway.recorder.records import calls as record_calls
 from headway.recorder.store import calls as stored_calls
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.recording import open_recording
@@ -158,7 +158,7 @@ def test_a_process_that_reports_lines_alone_has_lines_without_callers(bench: Ben
 def test_names_that_are_gone_leave_their_lines(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(received_calls, "MAX_CALLS", 0)
+    monkeypatch.setattr(record_calls, "MAX_CALLS", 0)
     bench.run(1, **NAMED, **WAITED)
     with closing(sqlite3.connect(bench.store.path)) as database, database:
         database.execute("DELETE FROM call WHERE function = 'main'")

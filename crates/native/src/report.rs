@@ -103,6 +103,8 @@ fn thread_dict<'py>(py: Attached<'py>, row: &ThreadRow) -> PyResult<Object<'py>>
             ("cpu_in_longest_answer_ns", &row.cpu_in_longest_answer_ns),
             ("longest_answer_cpu_ns", &row.longest_answer_cpu_ns),
             ("answer_with_most_cpu_ns", &row.answer_with_most_cpu_ns),
+            ("holding_ns", &row.holding_ns),
+            ("waiting_ns", &row.waiting_ns),
             ("wait", &histogram_dict(py, &row.wait)?),
             ("hold", &histogram_dict(py, &row.hold)?),
         ],

@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A thread that waits for this time, and longer than a holder takes to answer a drop request,
 /// waits for a holder that does not answer.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+/// A hold that has not ended is reported from this length on, with each tick until its end.
+const TOLD_WHILE_PRESENT: Duration = Duration::from_secs(1);
 /// The most holds in one tick. The longest ones are reported.
 const HOLDS_PER_TICK: usize = 16;
 /// The bytes of a tick for holds.
@@ -66,6 +68,8 @@ struct Seen {
 #[derive(Clone, Debug)]
 struct LongHold {
     hold: Hold,
+    /// When it began, in seconds since 1970: the same in each report of the hold.
+    began_wall: f64,
     stack: Option<String>,
     endpoint: Option<String>,
     /// The time of the last observation, or after the end of the hold, the time of its end.
@@ -114,15 +118,24 @@ impl Source for LongHolds {
         let mut seen = self.seen.lock();
         seen.end_those_that_are_over();
         let mut left = BUDGET_BYTES.min(tick.fields.room().saturating_sub(ROWS_BYTES));
-        let Seen { past, untold, .. } = &mut *seen;
+        let Seen { present, past, untold, .. } = &mut *seen;
         *untold = 0;
-        for hold in past {
+        let told_from_ns = TOLD_WHILE_PRESENT.as_nanos() as u64;
+        let present = present.iter().filter(|hold| hold.took_ns() >= told_from_ns);
+        let holds = past.iter().map(|hold| (hold, false));
+        for (hold, is_present) in present.map(|hold| (hold, true)).take(HOLDS_PER_TICK).chain(holds)
+        {
             let before = tick.fields.bytes().len();
             // A hold whose stack has no room is reported without it; such a row always has room.
             let stack = hold.stack.as_deref().filter(|stack| stack.len() <= left);
-            if !tick.fields.row(id::HOLDS, |row| hold.write(row, stack)) {
-                *untold += 1;
-            }
+            let has_room = tick.fields.row(id::HOLDS, |row| {
+                hold.write(row, stack);
+                if is_present {
+                    row.count(id::HOLD_PRESENT, 1);
+                }
+            });
+            // One that has not ended is reported again.
+            *untold += u64::from(!has_room && !is_present);
             left = left.saturating_sub(tick.fields.bytes().len() - before);
         }
     }
@@ -181,7 +194,8 @@ impl LongHold {
             let is_of_hold = headway_gil::is_held(&hold) || stack.taken_ns <= ended_ns;
             is_of_hold.then(|| innermost_of(stack.calls, STACK_BYTES))
         });
-        Self { until_ns: hold.began_ns + hold.held_ns, hold, stack, endpoint, cpu_ns: None }
+        let (began_wall, until_ns) = (wall_of_ns(hold.began_ns), hold.began_ns + hold.held_ns);
+        Self { until_ns, hold, began_wall, stack, endpoint, cpu_ns: None }
     }
 
     fn took_ns(&self) -> u64 {
@@ -189,7 +203,7 @@ impl LongHold {
     }
 
     fn write(&self, row: &mut Writer, stack: Option<&str>) {
-        row.number(id::HOLD_STAMP, wall_of_ns(self.hold.began_ns));
+        row.number(id::HOLD_STAMP, self.began_wall);
         row.seconds_of_ns(id::HOLD_DURATION, self.took_ns());
         row.text(id::HOLD_THREAD, &self.hold.name);
         row.count(id::HOLD_NATIVE_ID, u64::from(self.hold.native_id.unwrap_or(0)));
@@ -223,7 +237,8 @@ mod tests {
             held_ns: took_ns,
             waited_ns: 0,
         };
-        LongHold { hold, stack: None, endpoint: None, until_ns: 5 + took_ns, cpu_ns: None }
+        let (stack, endpoint, cpu_ns) = (None, None, None);
+        LongHold { hold, began_wall: 0.0, stack, endpoint, until_ns: 5 + took_ns, cpu_ns }
     }
 
     #[test]

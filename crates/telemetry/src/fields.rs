@@ -350,6 +350,8 @@ fields! {
     1188 HOLD_ENDPOINT "hold_endpoint" Text No,
     // CPU time that the holder used after a drop request, from one switch interval on.
     1189 HOLD_CPU "hold_cpu" Seconds No,
+    // 1 if the hold has not ended: it is reported again with each tick.
+    1190 HOLD_PRESENT "hold_present" Count No,
     // An interpreter's garbage collections in the interval.
     1200 GCS "gcs" Row ByKey,
     1201 GC_INTERPRETER "gc_interpreter" Text Key,

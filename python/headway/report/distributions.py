@@ -46,6 +46,8 @@ THREAD_MAXIMA = {
     "cpu_in_longest_unanswered_s": "cpu_in_longest_answer_ns",
     "longest_unanswered_cpu_s": "longest_answer_cpu_ns",
     "unanswered_with_most_cpu_s": "answer_with_most_cpu_ns",
+    "holding_now_s": "holding_ns",
+    "waiting_now_s": "waiting_ns",
 }
 
 

@@ -222,9 +222,16 @@ class ThreadRow(Record):
         "cpu_in_longest_unanswered_s": _SECONDS_OR_NULL,
         "longest_unanswered_cpu_s": _SECONDS_OR_NULL,
         "unanswered_with_most_cpu_s": _SECONDS_OR_NULL,
+        "holding_now_s": _SECONDS_OR_NULL,
+        "waiting_now_s": _SECONDS_OR_NULL,
         **_HISTOGRAMS,
     }
-    ADDED = ("cpu_in_longest_unanswered_s", "unanswered_with_most_cpu_s")
+    ADDED = (
+        "cpu_in_longest_unanswered_s",
+        "unanswered_with_most_cpu_s",
+        "holding_now_s",
+        "waiting_now_s",
+    )
     __slots__ = tuple(FIELDS)
     native_id: int | None  #: The kernel's ID of the thread; null for a sum.
     name: str  #: The name of the thread, or of the threads that the row sums up.
@@ -248,6 +255,10 @@ class ThreadRow(Record):
     longest_unanswered_cpu_s: float | None
     #: The time from that drop request to its drop; null if unknown.
     unanswered_with_most_cpu_s: float | None
+    #: How long it had held the GIL at the end; null if it did not hold it.
+    holding_now_s: float | None
+    #: How long it had waited for the GIL at the end; null if it did not wait.
+    waiting_now_s: float | None
     wait: Histogram  #: The waits of its contended takes.
     hold: Histogram  #: Its holds that ended in a drop.
 

@@ -38,7 +38,7 @@ def sentence(report: GilReport) -> str:
 
 def _waiting_s(process: GilReport) -> tuple[float, float]:
     """The time waited for GILs, then the time waited for locks and events, as a sort key."""
-    waited_s = sum(thread.waited_s for thread in process.threads)
+    waited_s = sum(thread.waited_s + (thread.waiting_now_s or 0.0) for thread in process.threads)
     parks = process.free_threading
     return waited_s, parks.parked.sum_s if parks else 0.0
 
@@ -53,6 +53,9 @@ def _sentence_of(report: GilReport) -> str:
         limited = _of_parks(parks, report.wall_s)
         if limited is not None:
             return limited
+    kept = _still_kept(report)
+    if kept is not None:
+        return kept
     parked = _parked(parks)
     if report.gil == "disabled" and not waits:
         came_on = units.seconds(sum(each.held_s for each in gils))
@@ -65,6 +68,26 @@ def _sentence_of(report: GilReport) -> str:
     if not waits or not threads:
         return f"No waiting: every take found the GIL free; {_held(gil)}"
     return _of_waits(gil, threads, report.switch_interval_s)
+
+
+def _still_kept(report: GilReport) -> str | None:
+    """Names a hold that had not ended, and the thread that waited for its end; None unless both
+    were long."""
+    limit_s = thresholds.LONG_HOLD_ALONE_S.value
+    for gil in report.gils:
+        threads = report.threads_of(gil)
+        holder = max(threads, key=lambda thread: thread.holding_now_s or 0.0, default=None)
+        waiter = max(threads, key=lambda thread: thread.waiting_now_s or 0.0, default=None)
+        if holder is None or waiter is None:
+            continue
+        held_s, waited_s = holder.holding_now_s or 0.0, waiter.waiting_now_s or 0.0
+        if min(held_s, waited_s) >= limit_s:
+            return (
+                f"A long hold that had not ended: {_thread(holder)} had kept the GIL for "
+                f"{units.seconds(held_s)}; {_thread(waiter)} had waited {units.seconds(waited_s)} "
+                "for it."
+            )
+    return None
 
 
 def parking_of(parks: FreeThreading, wall_s: float) -> Parking:

@@ -23,6 +23,8 @@ DIGITS = "0123456789"
 LONGEST = {
     "longest_unanswered_s": "cpu_in_longest_unanswered_s",
     "longest_unanswered_cpu_s": "unanswered_with_most_cpu_s",
+    "holding_now_s": "holding_now_s",
+    "waiting_now_s": "waiting_now_s",
 }
 APART = ("gil", "native_id", "alive", "folded")
 

@@ -48,8 +48,9 @@ pub struct GilCounters {
     pub longest_cpu_bound_wait_ns: AtomicU64,
     /// Events that contradict the state. The counters were corrected at each.
     pub anomalies: AtomicU64,
-    /// The sum of the lifetimes, in a sum of ended GILs.
-    pub wall_ns: AtomicU64,
+    /// When a waiter last requested a drop. Waiters of a holder that does not answer do so again
+    /// and again, so it tells how long a hold lasted that a crash has cut off.
+    pub requested_ns: AtomicU64,
     /// `FREE`: unused; `LIVE`: open; `ENDED`: closed; `AGGREGATE`: the sum of GILs that ended.
     pub state: AtomicU32,
     /// How many ended GILs this sum stands for; 0 for a single GIL.
@@ -59,6 +60,8 @@ pub struct GilCounters {
     pub opened_ns: AtomicU64,
     /// When the counters closed; 0 while they are open.
     pub closed_ns: AtomicU64,
+    /// The sum of the lifetimes, in a sum of ended GILs.
+    pub wall_ns: AtomicU64,
     /// The name that the program gave the GIL; empty if it gave none.
     pub name: Name,
 }
@@ -149,7 +152,13 @@ impl GilCounters {
             counter.store(0, Relaxed);
         }
         self.aggregated.store(0, Relaxed);
+        self.requested_ns.store(0, Relaxed);
         self.name.set(b"");
+    }
+
+    /// The time of the last event: of a take, a drop or a drop request.
+    pub fn last_event_ns(&self) -> u64 {
+        self.changed_ns.load(Relaxed).max(self.requested_ns.load(Relaxed))
     }
 
     /// Adds the counters of `other`, which has closed, and keeps the longer times.

@@ -129,6 +129,7 @@ impl ThreadCounters {
         {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
+        self.wait_began_ns.store(other.wait_began_ns.load(Relaxed), Relaxed);
         self.name.copy_from(&other.name);
         self.wait.copy_from(&other.wait);
         self.hold.copy_from(&other.hold);

@@ -127,7 +127,9 @@ pub fn timed_wait_ended(
     }
     locked.requested_last_ns = now_ns;
     locked.requested_early |= outcome == Outcome::RequestedEarly;
-    add(&gil.counters().drop_requests, 1);
+    let counters = gil.counters();
+    add(&counters.drop_requests, 1);
+    counters.requested_ns.store(now_ns, Relaxed);
     if trace::is_on() {
         if let Some((_, counters)) = rows::of_this_thread(gil, process) {
             trace::record(EventKind::DropRequest, &gil.serial, counters, now_ns);

@@ -17,7 +17,7 @@ use headway_sched::PolicyName;
 
 use crate::counters::file::Reader;
 use crate::counters::mapping::{self, MappingError};
-use crate::counters::{self, NO_GIL, ProcessCounters, ThreadCounters};
+use crate::counters::{self, GilCounters, NO_GIL, ProcessCounters, ThreadCounters};
 use crate::counters::{aggregation, free_list, state};
 use crate::gil::Gil;
 use crate::registry::gils;
@@ -131,16 +131,18 @@ fn own_snapshot(process: &'static ProcessCounters) -> Snapshot {
                 false => counters.changed_ns.load(Relaxed),
             };
             copies.copy(process, || gil.map_or(0, Gil::sequence), is_running);
-            (gil_row(index as u32, counters, now_ns, open), holding(counters, now_ns))
+            let row = gil_row(index as u32, counters, now_ns, open);
+            // A GIL that has closed has no waits.
+            (row, holding(counters, now_ns), if open { now_ns } else { 0 })
         };
-        let (row, holding) = match gil {
+        let (row, holding, now_ns) = match gil {
             Some(gil) => gil.read(copy_moment),
             None => copy_moment(),
         };
         // Ended rows do not change while the registry is locked. A thread that runs only now came
         // after the moment.
         copies.copy_others(process, |row, thread| !is_running(row, thread));
-        snapshot.threads.extend(thread_rows(copies, holding));
+        snapshot.threads.extend(thread_rows(copies, holding, now_ns));
         snapshot.gils.push(row);
     }
     let end_ns = match process.closed_ns.load(Relaxed) {
@@ -163,9 +165,9 @@ fn other_snapshot(process: &ProcessCounters, is_over: bool) -> Option<Snapshot> 
     let mut snapshot = head(process);
     // SAFETY: signal 0 only checks whether the process exists.
     snapshot.alive = !is_over && unsafe { libc::kill(snapshot.pid, 0) } == 0;
-    let in_use = |counters: &&counters::GilCounters| counters.state.load(Acquire) != state::FREE;
+    let in_use = |counters: &&GilCounters| counters.state.load(Acquire) != state::FREE;
     let opened_ns = Some(process.opened_ns.load(Relaxed)).filter(|ns| *ns != 0)?;
-    let last_ns = process.gils.iter().filter(in_use).map(|gil| gil.changed_ns.load(Relaxed)).max();
+    let last_ns = process.gils.iter().filter(in_use).map(GilCounters::last_event_ns).max();
     let end_ns = match (process.closed_ns.load(Relaxed), snapshot.alive) {
         (0, true) => now_ns(),
         (0, false) => last_ns.unwrap_or(opened_ns),
@@ -181,7 +183,8 @@ fn other_snapshot(process: &ProcessCounters, is_over: bool) -> Option<Snapshot> 
         let row = gil_row(index as u32, counters, now_ns, open && snapshot.alive);
         let holding = holding(counters, now_ns);
         copies.copy_others(process, |_, _| true);
-        snapshot.threads.extend(thread_rows(copies, holding));
+        let waits_until_ns = if open { now_ns } else { 0 };
+        snapshot.threads.extend(thread_rows(copies, holding, waits_until_ns));
         snapshot.gils.push(row);
     }
     let cpu_ns = match (process.closed_ns.load(Relaxed), snapshot.alive) {
@@ -229,9 +232,13 @@ fn head(process: &ProcessCounters) -> Snapshot {
     }
 }
 
-fn thread_rows(copies: Copies, holding: Option<(u32, u64)>) -> impl Iterator<Item = ThreadRow> {
+fn thread_rows(
+    copies: Copies,
+    holding: Option<(u32, u64)>,
+    now_ns: u64,
+) -> impl Iterator<Item = ThreadRow> {
     copies.into_rows().filter_map(move |(row, counters)| {
         let present_ns = holding.filter(|(holder, _)| *holder == row).map_or(0, |(_, ns)| ns);
-        thread_row(&counters, present_ns)
+        thread_row(&counters, present_ns, now_ns)
     })
 }

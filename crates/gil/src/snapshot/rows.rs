@@ -67,6 +67,10 @@ pub struct ThreadRow {
     pub longest_answer_cpu_ns: u64,
     /// The length of the time with the most CPU time.
     pub answer_with_most_cpu_ns: u64,
+    /// The present hold so far; 0 if the thread does not hold the GIL.
+    pub holding_ns: u64,
+    /// The present wait so far; 0 if the thread does not wait.
+    pub waiting_ns: u64,
     pub wait: Histogram,
     pub hold: Histogram,
 }
@@ -132,8 +136,12 @@ pub(super) fn gil_row(id: u32, counters: &GilCounters, now_ns: u64, alive: bool)
     row
 }
 
-/// The row of a thread that has held the GIL for `present_ns` now; `None` for an empty sum.
-pub(super) fn thread_row(counters: &ThreadCounters, present_ns: u64) -> Option<ThreadRow> {
+/// The row of a thread that has held the GIL for `present_ns` at `now_ns`; `None` for an empty sum.
+pub(super) fn thread_row(
+    counters: &ThreadCounters,
+    present_ns: u64,
+    now_ns: u64,
+) -> Option<ThreadRow> {
     let state = counters.state.load(Relaxed);
     let takes = counters.takes.load(Relaxed);
     let folded = counters.aggregated.load(Relaxed);
@@ -160,6 +168,11 @@ pub(super) fn thread_row(counters: &ThreadCounters, present_ns: u64) -> Option<T
         cpu_in_longest_answer_ns: counters.cpu_in_longest_answer_ns.load(Relaxed),
         longest_answer_cpu_ns: counters.longest_answer_cpu_ns.load(Relaxed),
         answer_with_most_cpu_ns: counters.answer_with_most_cpu_ns.load(Relaxed),
+        holding_ns: present_ns,
+        waiting_ns: match counters.wait_began_ns.load(Relaxed) {
+            began_ns if began_ns == 0 || state != state::LIVE => 0,
+            began_ns => now_ns.saturating_sub(began_ns),
+        },
         wait: counters.wait.read(),
         hold: counters.hold.read(),
     })

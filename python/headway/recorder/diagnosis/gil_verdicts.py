@@ -30,12 +30,15 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
     inside = f", in {frame}" if frame else ""
     number = units.number(len(holds), "hold")
     title, cause = _cause_of(worst)
+    held = f"the GIL for {units.seconds(worst.get('hold_duration'))}{during}{inside}"
+    kept = f"{thread} kept {held}; another thread waited for"
+    if worst.get("hold_present"):
+        kept = f"{thread} has kept {held}, and still does; another thread has waited for"
     return verdict(
         "long-hold",
         "critical" if alone else "warning",
         title,
-        f"{thread} kept the GIL for {units.seconds(worst.get('hold_duration'))}{during}{inside}; "
-        f"another thread waited for {units.seconds(longest)} of that. {cause} "
+        f"{kept} {units.seconds(longest)} of that. {cause} "
         f"There were {number} of "
         f"{units.seconds(least)} or more, with at least {100 * share:.0f} % of all waiting.",
         inputs,
@@ -65,6 +68,12 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
 
 def _cause_of(hold: Hold) -> tuple[str, str]:
     """A title, and the reason why the thread kept the GIL as far as its CPU time shows it."""
+    if hold.get("hold_present"):
+        return (
+            "A thread keeps the GIL and has not let go",
+            "Python code lets go at once when it is asked to; a call into C code that does not "
+            "release the GIL never hears it. No other thread runs Python until then.",
+        )
     waited, cpu = waited_for(hold), hold.get("hold_cpu")
     if cpu is not None and cpu >= thresholds.LONG_HOLD_CPU.value * waited:
         return (

@@ -42,6 +42,7 @@ class Hold(TypedDict, total=False):
     hold_duration: float
     hold_waited: float
     hold_cpu: float
+    hold_present: int
 
 
 class GilRow(TypedDict, total=False):

@@ -46,7 +46,9 @@ def find_events(kind: int, time: float, fields: dict[str, Any]) -> Iterator[Foun
         for hold in fields.get("holds", ()):
             if isinstance(hold, dict):
                 stamp = believed(hold.get("hold_stamp"), time)
-                yield Found("hold", stamp, f"{stamp}/{hold.get('hold_native_id')}", hold)
+                # One that has not ended comes again with each tick, and is of that time.
+                at = time if hold.get("hold_present") else stamp
+                yield Found("hold", at, f"{stamp}/{hold.get('hold_native_id')}", hold)
     elif kind == SLOW_REQUEST:
         start = believed(fields.get("slow_start_stamp"), time)
         key = f"{start}/{fields.get('slow_thread_id')}/{name_in(fields, 'slow_log_id')}"
