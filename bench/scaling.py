@@ -17,6 +17,7 @@ Servers run as one process with four threads, except those that have no threads.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -63,6 +64,8 @@ HEADINGS = {
     "waiters": {
         "late_p50_s": ("late p50 us", 1e6),
         "late_p99_s": ("p99 us", 1e6),
+        "late_max_s": ("longest ms", 1e3),
+        "very_late": ("over 100 ms", 1),
         "turns_per_s": ("turns/s", 1.0),
         "cpu_cores": ("cores", 1.0),
         "snapshot_s": ("snapshot ms", 1e3),
@@ -82,6 +85,9 @@ HEADINGS = {
     },
     **dict.fromkeys(BY_BYTES, BODY_HEADINGS),
 }
+
+# What a user notices.
+VERY_LATE_S = 0.1
 
 
 class Cell(NamedTuple):
@@ -109,6 +115,8 @@ def waiters(setting: Setting, count: int, seconds: float) -> dict[str, float]:
         "turns_per_s": len(late_s) / seconds,
         "late_p50_s": percentile(late_s, 0.5),
         "late_p99_s": percentile(late_s, 0.99),
+        "late_max_s": max(late_s, default=math.nan),
+        "very_late": sum(each > VERY_LATE_S for each in late_s),
         **answer,
     }
 
