@@ -268,6 +268,8 @@ export interface Hold extends ProcessName {
   gil: string;
   waited: number;
   cpu?: number;
+  /** The hold had not ended when it was reported last. */
+  present?: number;
   stack: string;
   endpoint: string;
 }

@@ -141,7 +141,7 @@ function beforeParameters(before: Row | null, metric: Shown): [string, string][]
 }
 
 const NONE =
-  "None in this range. A free-threaded process has no GIL; mod_wsgi reports waits per request only.";
+  "None in this range: no thread had to wait. A free-threaded process has no GIL to wait for, and mod_wsgi reports waits per request only.";
 
 function noteOf(
   histogram: Distribution["histogram"],

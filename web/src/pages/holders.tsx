@@ -164,12 +164,16 @@ function LongestHolds({ holds }: { holds: Answered["holds"] }) {
         <h3 id="holds">Longest holds</h3>
       </header>
       {holds.length === 0 && (
-        <p class="note">No hold was long enough to be recorded in this range.</p>
+        <p class="note">
+          In this range no thread waited long for a hold of 50 ms or more, from which on holds are
+          recorded.
+        </p>
       )}
       {holds.map((hold) => (
         <details key={`${hold.time} ${hold.native_id} ${hold.pid}`} class="hold">
           <summary>
             <strong>{format.seconds(hold.duration)}</strong> {hold.thread}
+            {hold.present ? " · not ended" : ""}
             {hold.endpoint ? ` · ${hold.endpoint}` : ""} · {format.moment(hold.time)}
             {hold.waited ? ` · longest waiter ${format.seconds(hold.waited)}` : ""}
             {hold.cpu === undefined ? "" : ` · CPU ${format.seconds(hold.cpu)}`}
