@@ -341,6 +341,18 @@ def test_the_top_of_a_stack(stack: str | None, frame: str) -> None:
     assert top_frame({"hold_stack": stack}) == frame
 
 
+def test_long_holds_hide_no_convoy() -> None:
+    # 9 of 13 s of waiting are for the convoy, 3.15 s for nine long holds.
+    waits = {"gil_wait": [(5.1 * MS, 1800), (0.35, 9), (0.05 * MS, 200)]}
+    both = {**CONVOY, "gils": [{**CONVOY["gils"][0], **waits}]}
+    found = verdict_on(tick(**both), holds=(HOLD,) * 9)
+    assert found["name"] == "convoy", found["text"]
+    assert "Besides, headway-3 kept it for 400 ms at a time, which is at least 2" in found["text"]
+    assert any("policy" in each["try"] for each in found["advice"])
+    most = {**CONVOY, "gils": [{**CONVOY["gils"][0], "gil_wait": [(5.1 * MS, 300), (0.35, 9)]}]}
+    assert verdict_on(tick(**most), holds=(HOLD,) * 9)["name"] == "long-hold"
+
+
 # One thread of a program that computes, and another that sleeps.
 COMPUTES = {
     "process_kind": "run",

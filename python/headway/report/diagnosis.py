@@ -87,6 +87,11 @@ class Contention:
     def waited_for_kept_share(self) -> float:
         return _share(self.waited_for_kept_s, self.waited_s)
 
+    @property
+    def other_waits_share(self) -> float:
+        """The share of the waiting in waits of whole switch intervals that are for no long hold."""
+        return _share(max(0.0, self.interval_waits_s - self.waited_for_kept_s), self.waited_s)
+
 
 def whole_interval_s(interval_s: float) -> float:
     """The shortest wait or hold that counts as a whole switch interval, in seconds."""
@@ -112,9 +117,17 @@ def finding(contention: Contention) -> str:
 
 
 def is_long_hold(contention: Contention) -> bool:
-    """Whether threads wait because a holder does not answer drop requests."""
+    """Whether threads wait because a holder does not answer drop requests, and no convoy explains
+    more of the waiting."""
     if contention.kept_s >= thresholds.LONG_HOLD_ALONE_S.value:
         return True
+    return has_long_holds(contention) and not (
+        is_convoy(contention) and contention.other_waits_share >= thresholds.CONVOY_TIME.value
+    )
+
+
+def has_long_holds(contention: Contention) -> bool:
+    """Whether waits for long holds are a part of the waiting that counts."""
     share = contention.waited_for_kept_share
     return share >= thresholds.LONG_HOLD_SHARE.value and not is_little(contention)
 

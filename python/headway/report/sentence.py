@@ -230,7 +230,18 @@ def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -
     number, holders = units.number(waiter.wait.count, "wait"), _holders(threads)
     length = _length(gil, waiter, interval_s)
     if finding == diagnosis.CONVOY:
-        return f"The convoy effect: {waited}, in {number}{length}, for a GIL that {holders} held."
+        besides = ""
+        if diagnosis.has_long_holds(contention):
+            stubborn = max(threads, key=lambda thread: thread.longest_unanswered_s or 0.0)
+            besides = (
+                f" Besides, {_thread(stubborn)} kept it for up to "
+                f"{units.seconds(stubborn.longest_unanswered_s)} after it was asked to drop it: "
+                f"{100 * contention.waited_for_kept_share:.0f} % of the waiting."
+            )
+        return (
+            f"The convoy effect: {waited}, in {number}{length}, for a GIL that {holders} held."
+            f"{besides}"
+        )
     if finding == diagnosis.GIL_BOUND:
         return (
             f"The GIL limits what gets done: {waited}, in {number}{length}, while {holders} held "

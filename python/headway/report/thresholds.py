@@ -102,7 +102,8 @@ LONG_HOLD_S = Threshold(
 LONG_HOLD_SHARE = Threshold(
     0.1,
     "share",
-    "Long holds are the verdict if waits for them are at least this part of all waiting.",
+    "Long holds are the verdict if waits for them are at least this part of all waiting, and no "
+    "convoy explains half of it.",
     "With less, they are rare among other waits.",
 )
 C_CODE_CPU_S = Threshold(

@@ -135,6 +135,14 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
     if need is None or waits is None:
         return None
     length = waits["p90"]
+    besides = ""
+    if diagnosis.has_long_holds(contention):
+        worst = max(inputs.counted_holds, key=waited_for)
+        besides = (
+            f" Besides, {columns.name(worst.get('hold_thread') or '(unnamed)')} kept it for "
+            f"{units.seconds(worst.get('hold_duration'))} at a time, which is at least "
+            f"{100 * contention.waited_for_kept_share:.0f} % of the waiting."
+        )
     return verdict(
         "convoy",
         "warning",
@@ -143,7 +151,7 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
         f"ten waits {units.seconds(length)} or longer for it. "
         f"{100 * contention.interval_waits_share:.0f} % of all waiting is in waits of a whole "
         f"switch interval ({units.seconds(interval)}) and more: others compute, and drop the GIL "
-        "only when an interval is over.",
+        f"only when an interval is over.{besides}",
         inputs,
         [
             evidence(

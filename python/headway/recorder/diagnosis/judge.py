@@ -1,7 +1,8 @@
 """The rules, in an order in which each explains what the later ones would find.
 
 A cgroup that throttles the threads explains all waits that follow from it. A call that cannot be
-preempted explains waits that look like a convoy, and a convoy explains waits for a full GIL. Where
+preempted explains waits that look like a convoy, unless waits of whole switch intervals for other
+holds are most of them, and a convoy explains waits for a full GIL. Where
 all cores are in use, more GILs bring nothing, so the cores come before the GIL. For the same reason
 they come before locks, which threads without a GIL wait for.
 """
