@@ -264,3 +264,26 @@ def test_threads_have_their_names_however_the_program_ends(tmp_path: Path, end: 
     assert {row["name"] for row in report["threads"]} == names
     waiters = (tmp_path / "waits.json").read_text(encoding="utf-8")
     assert not re.search(r"thread [0-9]+", waiters)
+
+
+@pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL")
+def test_the_waiting_of_children_is_said_to_be_missing(tmp_path: Path) -> None:
+    program = tmp_path / "forks.py"
+    program.write_text(
+        "import os, threading, time\n"
+        "if os.fork() == 0:\n"
+        "    end = time.time() + 0.5\n"
+        "    def compute():\n"
+        "        while time.time() < end: pass\n"
+        "    threading.Thread(target=compute, name='compute').start()\n"
+        "    while time.time() < end: time.sleep(.001)\n"
+        "else:\n"
+        "    os.wait()\n"
+    )
+    ran = headway("run", "--profile", "waits.txt", program.name, cwd=tmp_path)
+    last = ran.stderr.splitlines()[-1]
+    assert re.fullmatch(
+        r"This profile has pid \d+ alone: [\d.]+ m?s of waiting in a child is not in it\.", last
+    ), ran.stderr
+    alone = headway("run", "--profile", "waits.txt", "-c", "pass", cwd=tmp_path)
+    assert "is not in it" not in alone.stderr

@@ -147,7 +147,8 @@ def _write_profile(
     except OSError as error:
         raise CommandError(f"--profile {arguments.profile!r}: {error.strerror}") from error
     _write(f"{written}\n".encode("utf-8", "backslashreplace"), 2, arguments)
-    return "\n" + "\n".join(table.lines(table.tabulate(profile), style)) + "\n"
+    lines = [*table.lines(table.tabulate(profile), style), *table.not_covered(report)]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def _write(data: bytes, descriptor: int, arguments: argparse.Namespace) -> None:

@@ -134,7 +134,9 @@ def _write_trace(trace: dict[str, Any], report: GilReport, settings: Settings) -
         say(f"headway run: --trace {settings.trace_path!r}: {error.strerror}")
 
 
-def _write_profile(raw: dict[str, Any], settings: Settings, style: Style) -> list[str]:
+def _write_profile(
+    raw: dict[str, Any], report: GilReport, settings: Settings, style: Style
+) -> list[str]:
     """Writes the file, and returns the lines of the report."""
     from headway.profile import profile_file, reading, table
 
@@ -143,7 +145,7 @@ def _write_profile(raw: dict[str, Any], settings: Settings, style: Style) -> lis
         say(profile_file.write_profile(profile, settings.profile_path))
     except OSError as error:
         say(f"headway run: --profile {settings.profile_path!r}: {error.strerror}")
-    return table.lines(table.tabulate(profile), style)
+    return [*table.lines(table.tabulate(profile), style), *table.not_covered(report)]
 
 
 def _show(
@@ -181,7 +183,7 @@ def _show(
         return written
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
     style = terminal.Style.of_stream(2, encoding)
-    lines = [] if profile is None else _write_profile(profile, settings, style)
+    lines = [] if profile is None else _write_profile(profile, report, settings, style)
     say("\n".join([terminal.draw(report, style), *lines]), encoding)
     return written
 

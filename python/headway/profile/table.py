@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.profile.model import Frame, Profile
+    from headway.report.model import GilReport
     from headway.report.terminal import Style
 
 NS = 1e9
@@ -157,6 +158,20 @@ def _current_folder() -> str:
 
 def _largest_first(item: tuple[str, int]) -> tuple[int, str]:
     return -item[1], item[0]
+
+
+def not_covered(report: GilReport) -> list[str]:
+    """The waiting of other processes of the report, which a profile does not have; empty without
+    any."""
+    others = [each for each in report.processes() if each is not report]
+    waited_s = sum(thread.waited_s for each in others for thread in each.threads)
+    if not waited_s:
+        return []
+    where = "a child" if len(others) == 1 else f"{len(others):,} children"
+    return [
+        f"This profile has pid {report.pid} alone: {units.seconds(waited_s)} of waiting in {where} "
+        "is not in it."
+    ]
 
 
 def _figures(waited_ns: int, table: ChargeTable) -> str:
