@@ -206,11 +206,19 @@ def thread_pool(count: int) -> None:
 
 
 def asynchronous_exceptions(count: int) -> None:
+    """The exception comes once the thread runs its target. Before, while `threading` enters a
+    `with` block, it leaves `_active_limbo_lock` locked now and then, and no thread can start."""
     import ctypes
 
+    def begin() -> None:
+        begun.set()
+        compute()
+
     for _ in range(count):
-        thread = threading.Thread(target=compute)
+        begun = threading.Event()
+        thread = threading.Thread(target=begin)
         thread.start()
+        begun.wait()
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
         )
