@@ -577,8 +577,13 @@ def policy_changes(policy: str, left: bool) -> None:
 
 
 def profile_at_exit(left: bool) -> None:
-    """Keeps a contention profile at exit, unless `headway run` does so; nothing without Headway."""
+    """Keeps a contention profile at exit, unless `headway run` does so. Without Headway it imports
+    what a profile does: a watchdog of faulthandler reads the frames of code that runs."""
     if "HEADWAY_SOAK_MEASURED" not in os.environ:
+        from importlib import import_module
+
+        for module in ("dataclasses", "inspect", "typing"):
+            import_module(module)
         return
     from headway import errors, gil
 

@@ -46,6 +46,8 @@ def thread(
     longest_unanswered_cpu_s: float | None = None,
     cpu_in_longest_unanswered_s: float | None = None,
     unanswered_with_most_cpu_s: float | None = None,
+    holding_now_s: float | None = None,
+    waiting_now_s: float | None = None,
     folded: int = 0,
 ) -> dict[str, Any]:
     return {
@@ -67,6 +69,8 @@ def thread(
         "cpu_in_longest_unanswered_s": cpu_in_longest_unanswered_s,
         "longest_unanswered_cpu_s": longest_unanswered_cpu_s,
         "unanswered_with_most_cpu_s": unanswered_with_most_cpu_s,
+        "holding_now_s": holding_now_s,
+        "waiting_now_s": waiting_now_s,
         "wait": histogram(waits_s),
         "hold": histogram(holds_s),
         "_waits_s": waits_s,

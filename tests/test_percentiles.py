@@ -70,6 +70,8 @@ def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:
         "cpu_in_longest_answer_ns": 0,
         "longest_answer_cpu_ns": 0,
         "answer_with_most_cpu_ns": 0,
+        "holding_ns": 0,
+        "waiting_ns": 0,
         "wait": waits,
         "hold": waits,
     }

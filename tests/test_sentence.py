@@ -103,6 +103,21 @@ CASES = {
         report([thread("MainThread", holds_s=[0.5])], 2.0),
         "No waiting: every take found the GIL free; the GIL was held 25 % of the time.",
     ),
+    "a hold that had not ended": (
+        report(
+            [
+                thread("work", holds_s=[0.5], holding_now_s=4.0),
+                thread("MainThread", holds_s=[0.5], waiting_now_s=3.9),
+            ],
+            6.0,
+        ),
+        "A long hold that had not ended: work had kept the GIL for 4 s; MainThread had waited "
+        "3.9 s for it.",
+    ),
+    "a hold in progress that nobody waits for": (
+        report([thread("MainThread", holds_s=[0.5], holding_now_s=4.0)], 2.0),
+        "No waiting: every take found the GIL free; the GIL was held 25 % of the time.",
+    ),
     "disabled": (
         report([], 2.0, gil="disabled"),
         "The GIL is disabled (free-threaded): there is nothing to wait for.",

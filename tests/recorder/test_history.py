@@ -11,8 +11,8 @@ import pytest
 from ticks import GC_EVENT, SLOW, START, STARTED, STOPPED, Bench, message, requests, tick
 
 from headway import _native
-from headway.recorder.query import history
 from headway.recorder.query.history import NoRecording
+from headway.recorder.records import merging
 from headway.recorder.store.selection import EVERYTHING, Selection
 
 PIDS = (100, 101, 102)
@@ -308,7 +308,7 @@ def test_a_query_holds_few_records_at_a_time(
     recorded: Bench, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     """Those of hours at the resolution of ticks may be gigabytes."""
-    monkeypatch.setattr(history, "MAX_UNMERGED_BYTES", 100_000)
+    monkeypatch.setattr(merging, "MAX_UNMERGED_BYTES", 100_000)
     record = recorded.history.record(START + 7, START + 9, EVERYTHING)
     assert record is not None
     # The least that the ticks of this hour take at once.

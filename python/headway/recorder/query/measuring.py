@@ -53,6 +53,9 @@ HOLDS_PER_VERDICT = 16
 MAX_HOLDS = 5_000
 # Up to this number, groups are judged one by one for a verdict on all; beyond it, only their sum.
 MAX_JUDGED = 16
+# In ranges up to this length processes are judged one by one. The records of all processes over
+# days are many.
+LONGEST_BY_PROCESS_S = 3_600.0
 
 
 def measure(history: History, span: Range, selection: Selection) -> Measured:
@@ -68,7 +71,7 @@ def measure(history: History, span: Range, selection: Selection) -> Measured:
         return measured
     if len(groups) == 1:
         (processes,) = groups.values()
-        verdict: Verdict | None = _verdict_in_range(history, span, measured, processes)
+        verdict: Verdict | None = _verdict_in_range(history, span, selection, measured, processes)
     else:
         verdict = worst(
             (
@@ -76,6 +79,7 @@ def measure(history: History, span: Range, selection: Selection) -> Measured:
                 _verdict_in_range(
                     history,
                     span,
+                    selection,
                     _measure(history, span, _of_group(selection, host, group)),
                     processes,
                 ),
@@ -86,13 +90,24 @@ def measure(history: History, span: Range, selection: Selection) -> Measured:
 
 
 def _verdict_in_range(
-    history: History, span: Range, of_group: Measured, processes: Sequence[Process]
+    history: History,
+    span: Range,
+    selection: Selection,
+    of_group: Measured,
+    processes: Sequence[Process],
 ) -> Verdict:
-    if not 1 < len(processes) <= MAX_JUDGED:
+    if not 1 < len(processes) <= MAX_JUDGED or span.seconds > LONGEST_BY_PROCESS_S:
         return of_group["verdict"]
-    return _worst_of(
-        of_group, {each: _measure(history, span, _selection_of(each)) for each in processes}
-    )
+    group = _of_group(selection, processes[0].host, processes[0].group)
+    measured = {}
+    for process, packed in history.per_process(span.start, span.end, group):
+        if process in processes:
+            record = _native.telemetry_read(packed)
+            one = group._replace(pids=frozenset([process.pid]))
+            holds = _holds(history, span, one, HOLDS_PER_VERDICT)
+            reported_s = min(span.seconds, record.get("process_seconds", 0.0))
+            measured[process] = _judged(holds, record, reported_s, 1.0)
+    return _worst_of(of_group, measured)
 
 
 def _of_group(selection: Selection, host: str, group: str) -> Selection:
