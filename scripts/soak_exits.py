@@ -66,6 +66,8 @@ PROGRESS_S = 15.0
 RERUNS = 100
 SURE, DOUBTFUL = 0.001, 0.05
 PLAIN_FOR_A_HANG = 10
+# A program that fails in this share of so many plain runs has no end to compare with.
+ENOUGH_PLAIN, HARDLY_EVER = 10, 0.9
 # When --minutes are over, reruns may go on for such a share of them.
 RERUNS_SHARE = 0.2
 EVIDENCE_LINES = 20
@@ -98,6 +100,13 @@ class Trial:
     def is_plain(self) -> bool:
         """Whether the outcome has come again without Headway."""
         return bool(self.plain_again[self.measured] or self.slow_again[self.measured])
+
+    def has_no_end(self) -> bool:
+        """Whether CPython alone hardly ever ends the program well. Then nobody knows how it should
+        end."""
+        bad = sum(count for outcome, count in self.plain_again.items() if is_bad(outcome))
+        runs = self.plain_again.total()
+        return runs >= ENOUGH_PLAIN and bad >= HARDLY_EVER * runs
 
     def chance(self) -> float:
         """That the outcome comes as often without Headway. Of the reruns alone: what made them
@@ -145,7 +154,7 @@ def examine(
         for _ in range(PLAIN_FOR_A_HANG if hangs(trial.measured) else 1):
             trial.plain_again[str((yield PLAIN))] += 1
             trial.slow_again[str((yield SLOW))] += 1
-            if trial.is_plain() and trial.chance() > DOUBTFUL:
+            if trial.has_no_end() or (trial.is_plain() and trial.chance() > DOUBTFUL):
                 return
         trial.again[str((yield trial.condition))] += 1
         if trial.chance() < SURE or time.monotonic() > end_s:

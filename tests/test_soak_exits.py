@@ -117,6 +117,13 @@ def test_reruns_end_when_chance_cannot_explain_them() -> None:
     assert trial.again.total() < 10
 
 
+def test_a_program_that_cpython_alone_cannot_end_shows_nothing() -> None:
+    ends = [*[("hangs", "crash")] * 10, ("hangs", "exit 0")]
+    assert judge(*ends * 10, reruns=100).verdict == ""
+    fails_now_and_then = [("hangs", "crash"), *[("hangs", "exit 0")] * 20]
+    assert judge(*fails_now_and_then * 5, reruns=100).verdict == "fault"
+
+
 def test_an_outcome_that_comes_again_in_one_way_only_is_a_fault() -> None:
     ends = [("SIGSEGV", "exit 0"), *[("exit 0", "exit 0")] * 8, ("SIGSEGV", "exit 0")]
     assert judge(*ends, reruns=9).verdict == "fault"
