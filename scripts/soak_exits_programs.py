@@ -141,14 +141,15 @@ def sleeping_daemons(count: int) -> None:
 
 
 def reading_daemons(count: int) -> None:
-    def read() -> None:
-        source, sink = os.pipe()
+    def read(source: int, sink: int) -> None:
         while time.monotonic() < END_S:
             os.write(sink, b"x" * 512)
             select.select([source], [], [], 0.01)
             os.read(source, 4096)
 
-    start_daemons(count, read)
+    # Opened here: a thread may come too late to open anything (`few_descriptors`).
+    for _ in range(count):
+        threading.Thread(target=read, args=os.pipe(), daemon=True).start()
 
 
 def locking_daemons(count: int) -> None:

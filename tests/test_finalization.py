@@ -6,8 +6,10 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from headway import _native
 pytestmark = pytest.mark.free_threading
 
 PROGRAM = PROGRAMS / "daemons_in_native.py"
+GIL_BUILD = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # They neither release the GIL nor run Python code.
 OTHERS = {
     *("declares_no_gil", "fork_ends_in_child", "fork_follow", "gil_begin_trace"),
@@ -57,16 +60,35 @@ def test_each_function_is_called_or_cannot_lose_the_gil() -> None:
 
 def test_a_daemon_thread_inside_any_function_does_not_abort_the_exit(tmp_path: Path) -> None:
     names = called()
-    result = subprocess.run(
+    # Up to 3.13.7 a free-threaded CPython hangs at its end now and then: an object's lock is handed
+    # over to a daemon thread that waits for it, and the thread is ended with the lock.
+    for _ in range(1 if GIL_BUILD else 4):
+        ended = ends_of(names, tmp_path)
+        if ended is not None:
+            break
+    assert ended is not None, "it hangs"
+    returncode, stdout, stderr = ended
+    assert returncode == 0, stderr
+    assert json.loads(stdout) == dict.fromkeys(names, os.EX_OK), stderr
+
+
+def ends_of(names: list[str], folder: Path) -> tuple[int, str, str] | None:
+    """The status and the outputs of PROGRAM; None if it does not end."""
+    with subprocess.Popen(
         [sys.executable, str(PROGRAM), *names],
         # A thread that ends while it makes a temporary folder leaves it.
-        env=environment(TMPDIR=str(tmp_path)),
-        capture_output=True,
+        env=environment(TMPDIR=str(folder)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=100,
-    )
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout) == dict.fromkeys(names, os.EX_OK), result.stderr
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None
+    return process.returncode, stdout, stderr
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
