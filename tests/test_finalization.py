@@ -84,7 +84,7 @@ def ends_of(names: list[str], folder: Path) -> tuple[int, str, str] | None:
         start_new_session=True,
     ) as process:
         try:
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=100 if GIL_BUILD else 28)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None
