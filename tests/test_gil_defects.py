@@ -220,8 +220,11 @@ def test_names_are_known_though_threading_was_looked_for_before_its_import() -> 
 
 
 def test_a_child_forked_during_an_install_can_install() -> None:
+    """Imports that an installation makes come first: a child that is forked while another thread
+    imports waits for that module's lock for ever."""
     code = """
         import warnings
+        from headway import _native
         warnings.simplefilter("ignore")
         children, stop = [], False
         def fork_children():
