@@ -14,11 +14,6 @@ pub trait Threads: IndexMut<ThreadId, Output = Thread> {}
 
 /// The length of the window over which a thread's held and away times are summed.
 pub const WINDOW_NS: u64 = 20_000_000;
-/// A thread that is away for longer than this after a forced-switch wait is away by its own choice:
-/// it dropped the GIL for a call that waits, while a drop request was pending. A thread that only
-/// answers the request comes back within microseconds. Before the wait it may be late for another
-/// reason: the thread that it wakes takes its core.
-const ANSWER_NS: u64 = 100_000;
 /// Time in which a holder does not run counts as computing beyond this, between two voluntary
 /// absences.
 const LOST_NS: u64 = 20_000_000;
@@ -44,8 +39,6 @@ pub struct Thread {
     pub away_since_ns: u64,
     /// True if the last drop was forced.
     pub was_forced: bool,
-    /// True if the last drop was forced and its forced-switch wait has ended.
-    was_switched: bool,
     /// The time held within the window; older times count less. Of a hold, the time counts that
     /// the thread ran on a core.
     pub held_ns: u64,
@@ -86,7 +79,6 @@ impl Thread {
             taken_ns: 0,
             away_since_ns: 0,
             was_forced: false,
-            was_switched: false,
             held_ns: 0,
             away_ns: 0,
             burst_ns: 0,
@@ -130,7 +122,6 @@ impl Thread {
     /// directly: no policy reads a thread that neither waits nor holds.
     pub fn forced_wait_ended(&mut self, now_ns: u64) {
         self.away_since_ns = now_ns;
-        self.was_switched = true;
     }
 
     /// Clears the thread's past behaviour, which does not predict what it does from now on. Its
@@ -158,7 +149,8 @@ impl Thread {
         }
         let away_ns = now_ns.saturating_sub(self.away_since_ns);
         self.away_since_ns = 0;
-        if self.was_forced && (!self.was_switched || away_ns < ANSWER_NS) {
+        // A thread that answers a drop request comes back at once, but others may have its core.
+        if self.was_forced && away_ns < WINDOW_NS {
             return;
         }
         (self.burst_ns, self.lost_ns) = (0, 0);
@@ -202,7 +194,7 @@ impl Thread {
             rest_ns if rest_ns <= self.slice_rest_ns() => 0,
             left_ns => left_ns,
         };
-        (self.was_forced, self.was_switched) = (forced, false);
+        self.was_forced = forced;
         self.away_since_ns = now_ns;
     }
 }

@@ -68,16 +68,6 @@ fn priority_calls_a_thread_cpu_bound_that_gets_no_core() {
 }
 
 #[test]
-fn priority_calls_a_thread_io_bound_that_stays_away_after_a_forced_drop() {
-    for (away_ns, next) in [(20 * US, 1), (200 * US, 0)] {
-        let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
-        gil.hold_until_asked(1, 2 * MS).hold_until_asked(0, 3 * MS / 2).take(2).wait(1);
-        gil.end_forced_wait(0).pass(away_ns).wait(0);
-        assert_eq!(gil.next(), Some(next), "away for {away_ns} ns");
-    }
-}
-
-#[test]
 fn priority_keeps_the_class_of_a_thread_that_loses_its_core_as_it_drops_on_request() {
     let mut gil = Gil::under(LivePolicy::new(PolicyName::Priority));
     gil.hold_until_asked(1, 2 * MS).hold_until_asked(0, 3 * MS / 2).take(2).wait(1);
