@@ -86,7 +86,7 @@ HEADINGS = {
     **dict.fromkeys(BY_BYTES, BODY_HEADINGS),
 }
 
-# What a user notices.
+# A user notices a delay of this length.
 VERY_LATE_S = 0.1
 
 

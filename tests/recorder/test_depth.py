@@ -177,7 +177,7 @@ def test_a_call_that_keeps_the_gil_is_told_of_with_its_stack(ear: Ear, mode: str
                     server.get("/other")
             if any("search_for_long" in row.get("hold_stack", "") for row in ear.rows("holds")):
                 break
-        # Of a second and more, a hold is told of before it has ended.
+        # A hold of a second or more is reported before it has ended.
         hold = ear.wait_for_row(
             "holds",
             lambda row: (

@@ -220,8 +220,8 @@ def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -
     )
     contention = contention_of(gil, threads, interval_s)
     finding = diagnosis.finding(contention)
+    stubborn = max(threads, key=lambda thread: thread.longest_unanswered_s or 0.0)
     if finding == diagnosis.LONG_HOLD:
-        stubborn = max(threads, key=lambda thread: thread.longest_unanswered_s or 0.0)
         return (
             f"Long holds: {_thread(stubborn)} kept the GIL for up to "
             f"{units.seconds(stubborn.longest_unanswered_s)} after it was asked to drop it; "
@@ -232,7 +232,6 @@ def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -
     if finding == diagnosis.CONVOY:
         besides = ""
         if diagnosis.has_long_holds(contention):
-            stubborn = max(threads, key=lambda thread: thread.longest_unanswered_s or 0.0)
             besides = (
                 f" Besides, {_thread(stubborn)} kept it for up to "
                 f"{units.seconds(stubborn.longest_unanswered_s)} after it was asked to drop it: "

@@ -259,8 +259,8 @@ impl<'a> RequestContext<'a> {
         Ok(data.len())
     }
 
-    /// Makes bytes that `read_body` has moved or `receive_body` has received the beginning of `body`,
-    /// which is empty.
+    /// Makes bytes that `read_body` has moved or `receive_body` has received the beginning of
+    /// `body`, which is empty.
     pub fn restore_body(&mut self, bytes: &[u8]) {
         debug_assert!(self.body().is_empty());
         self.connection.body.extend_from_slice(bytes);
