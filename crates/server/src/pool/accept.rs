@@ -16,6 +16,7 @@ use crate::net::socket::{self, Accepted, Direction, Listener};
 use crate::pool::accept_balancing::AcceptBalancing;
 use crate::pool::eviction::Eviction;
 use crate::pool::scheduler::PoolScheduler;
+use crate::request::ThreadScheduling;
 use crate::stderr::{OncePerMinute, log_to_stderr};
 use headway_measure::clock::now_ns;
 use headway_threads::lock::Lock;

@@ -5,6 +5,7 @@ use crate::net::epoll::{EVENTS_PER_WAIT, Epoll, Event};
 use crate::pool::accept::{Acceptor, MAX_LISTENERS};
 use crate::pool::scheduler::PoolScheduler;
 use crate::pool::scheduling::Situation;
+use crate::request::ThreadScheduling;
 use crate::stats::thread_requests::ThreadRequests;
 use headway_measure::clock::now_ns;
 use std::sync::Arc;

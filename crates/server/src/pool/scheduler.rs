@@ -122,10 +122,6 @@ impl PoolScheduler {
         self.monitor.wake();
     }
 
-    pub fn wake_monitor_if_asleep(&self) {
-        self.monitor.wake_if_asleep();
-    }
-
     #[cfg(test)]
     pub fn set_averages(&self, turn_ns: u64, shareable_ns: u64) {
         self.turn_ns.store(turn_ns, Relaxed);
@@ -135,7 +131,7 @@ impl PoolScheduler {
 
 impl ThreadScheduling for PoolScheduler {
     fn wake_monitor_if_asleep(&self) {
-        self.wake_monitor_if_asleep();
+        self.monitor.wake_if_asleep();
     }
 
     fn sends_before_preemption(&self) -> bool {

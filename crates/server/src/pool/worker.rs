@@ -8,7 +8,7 @@ use crate::pool::idle::WorkerSlot;
 use crate::pool::poller::PollBuffers;
 use crate::pool::ready::Ready;
 use crate::pool::scheduling::{begins_batch, has_missed_work, has_work};
-use crate::request::Application;
+use crate::request::{Application, ThreadScheduling};
 use headway_measure::clock::now_ns;
 use headway_threads::internal_thread;
 use std::sync::Arc;
