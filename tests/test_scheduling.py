@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -73,13 +72,7 @@ def observe(case: str, policy: str, *before: str) -> Observed:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         run = (*HEADWAY, "run", "--json", str(out), "--policy", policy, str(PROGRAM), case)
-        try:
-            result = execute([*before, *run], timeout=55)
-        except subprocess.TimeoutExpired:
-            # CPython's own rule has no bound: a thread may starve for as long as this.
-            if policy != "interval":
-                raise
-            result = execute([*before, *run], timeout=55)
+        result = execute([*before, *run], timeout=55)
         assert result.returncode == 0, result.stderr
         observed = Observed(**json.loads(result.stdout), report=read_json(out))
     assert observed.report["policy"] == policy
@@ -93,9 +86,18 @@ run_of = cache(observe)
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=takes_seconds) if case in LONG else case for case in CASES]
+    ("policy", "case"),
+    [
+        pytest.param(policy, case, marks=takes_seconds)
+        if policy == "interval" or case in LONG
+        else (policy, case)
+        for policy in POLICIES
+        for case in CASES
+        # CPython's own rule lets a thread starve behind one that drops the GIL for microseconds: on
+        # two idle cores such a case takes 3 to 60 s in plain python.
+        if not (policy == "interval" and case.startswith("masquerade"))
+    ],
 )
-@pytest.mark.parametrize("policy", [pytest.param("interval", marks=takes_seconds), *SCHEDULING])
 def test_everybody_gets_on_and_the_books_balance(policy: str, case: str) -> None:
     """A case ends when each of its threads has done its share; that it ends is the point."""
     observed = run_of(case, policy)

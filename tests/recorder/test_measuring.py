@@ -141,6 +141,21 @@ def test_an_idle_parent_hides_no_busy_child(tmp_path: Path) -> None:
     assert state == "gil-bound"
 
 
+def test_full_cores_of_a_group_explain_the_full_gils_of_its_processes(tmp_path: Path) -> None:
+    """Each of two processes has half of the one core, and its GIL is in use all the time."""
+    shared = BUSY | {"cpu_user_utilization": 0.49, "cpu_cores": 1.0}
+    bench = Bench(tmp_path / "store.sqlite")
+    bench.run(20, PIDS, **shared)
+    bench.settle()
+    now = bench.clock.now
+    found = measure_now(bench.history, now, 10.0)
+    in_range = measure(bench.history, Range(now - 10, now), EVERYTHING)
+    bench.stop()
+    assert {each["verdict"]["name"] for each in found["processes"]} == {"gil-bound"}
+    for measured in (*found["groups"], found["total"], in_range):
+        assert measured["verdict"]["name"] == "cpu-bound", measured["verdict"]
+
+
 RSS = 50_000_000
 
 

@@ -23,17 +23,18 @@ from headway.recorder.records.summary import Record, Summary
 from headway.report import thresholds, units
 from headway.report.thresholds import Threshold
 
-RULES = (
-    cpu_limited,
-    long_hold,
-    convoy,
-    cpu_bound,
-    gil_bound,
-    stopped_world,
-    lock_contention,
-    saturated,
-    io_bound,
-)
+RULES = {
+    "cpu-limited": cpu_limited,
+    "long-hold": long_hold,
+    "convoy": convoy,
+    "cpu-bound": cpu_bound,
+    "gil-bound": gil_bound,
+    "stopped-world": stopped_world,
+    "lock-contention": lock_contention,
+    "saturated": saturated,
+    "io-bound": io_bound,
+}
+_ORDER = tuple(RULES)
 # These rules do not count requests, so they need no minimum of them.
 RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, saturated)
 
@@ -44,13 +45,24 @@ def judge(
     """The verdict on one process or process group."""
     inputs = DiagnosisInputs(record, summary, config, tuple(long_holds))
     enough = is_enough(inputs)
-    for rule in RULES if enough else RULES_WITHOUT_REQUESTS:
+    for rule in RULES.values() if enough else RULES_WITHOUT_REQUESTS:
         found = rule(inputs)
         if found is not None:
             return found
     if _is_idle(inputs):
         return _idle(inputs)
     return _healthy(inputs) if enough else _unknown(inputs)
+
+
+def is_worse(verdict: Verdict, other: Verdict) -> bool:
+    """Whether a verdict is more severe than another, and not what the other one explains."""
+    explained = (
+        other["name"] in RULES
+        and verdict["name"] in RULES
+        and _ORDER.index(other["name"]) < _ORDER.index(verdict["name"])
+    )
+    severity, others = (SEVERITIES.index(each["severity"]) for each in (verdict, other))
+    return severity > others and not explained
 
 
 def worst(verdicts: Iterable[tuple[str, Verdict]]) -> Verdict | None:

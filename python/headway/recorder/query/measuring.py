@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
 from headway import _native
-from headway.recorder.diagnosis import judge, worst
+from headway.recorder.diagnosis import is_worse, judge, worst
 from headway.recorder.diagnosis.inputs import Hold
 from headway.recorder.diagnosis.verdict import SEVERITIES, Measured, Verdict
 from headway.recorder.query.history import History
@@ -211,28 +211,29 @@ def _measure_groups(
 
 
 def _worst_of(of_group: Measured, processes: Mapping[Process, Measured]) -> Verdict:
-    """The verdict of a group, or of that process of it which carries load and is worst off: an idle
+    """The verdict of a group, or of that process of it which carries load and is worse off: an idle
     parent halves the figures of its busy child. Advice that counts processes is left to groups."""
     verdict = of_group["verdict"]
     load = of_group["summary"]["cpu_per_process"]
-    worst_off = max(
-        (
-            (SEVERITIES.index(each["verdict"]["severity"]), each["summary"]["cpu"], process.pid)
-            for process, each in processes.items()
-            if each["summary"]["cpu"] >= load
-        ),
-        default=None,
-    )
-    if worst_off is None or worst_off[0] <= SEVERITIES.index(verdict["severity"]):
+    worse = [
+        (process, each)
+        for process, each in processes.items()
+        if each["summary"]["cpu"] >= load and is_worse(each["verdict"], verdict)
+    ]
+    if not worse:
         return verdict
-    pid = worst_off[2]
-    found = next(each["verdict"] for process, each in processes.items() if process.pid == pid)
+    process, measured = max(worse, key=lambda one: _severity_and_cpu(one[1]))
+    found = measured["verdict"]
     serves = of_group["summary"]["requests"] > 0
     return {
         **found,
-        "text": f"Process {pid}: {found['text']}",
+        "text": f"Process {process.pid}: {found['text']}",
         "advice": [] if serves else found["advice"],
     }
+
+
+def _severity_and_cpu(measured: Measured) -> tuple[int, float]:
+    return SEVERITIES.index(measured["verdict"]["severity"]), measured["summary"]["cpu"]
 
 
 def _of_some(
