@@ -9,6 +9,7 @@ import pytest
 
 from headway.report import diagnosis
 from headway.report.diagnosis import (
+    COLLECTION,
     CONVOY,
     GIL_BOUND,
     HEALTHY,
@@ -52,16 +53,36 @@ FEW = {"waited_s": 0.49, "interval_waits_s": 0.48}
         ({"kept_s": 0.3, "waited_for_kept_s": 0.9}, CONVOY),
         ({"kept_s": 0.3, "waited_for_kept_s": 4.3}, CONVOY),
         ({"kept_s": 0.3, "waited_for_kept_s": 4.5}, LONG_HOLD),
-        ({"kept_s": 0.3, "waited_for_kept_s": 0.9, "needed_s": 0.0025}, LONG_HOLD),
+        ({"kept_s": 0.3, "waited_for_kept_s": 4.6, "needed_s": 0.0025}, LONG_HOLD),
+        ({"kept_s": 0.3, "waited_for_kept_s": 4.4, "needed_s": 0.0025}, GIL_BOUND),
         ({"kept_s": 0.3, "waited_for_kept_s": 0.89, "needed_s": 0.0025}, GIL_BOUND),
         ({"kept_s": 1.0, "waited_for_kept_s": 0.9}, LONG_HOLD),
         ({**FEW, "kept_s": 0.3, "waited_for_kept_s": 0.4}, HEALTHY),
         ({**FEW, "kept_s": 1.0}, LONG_HOLD),
+        # Where the meter divided the waits, their lengths do not count.
+        ({"preventable_s": 4.6, "interval_waits_s": 0.0}, CONVOY),
+        ({"preventable_s": 4.4}, GIL_BOUND),
+        ({"preventable_s": 0.91, "used_s": 7.9}, CONVOY),
+        ({"preventable_s": 0.89, "used_s": 7.9}, HEALTHY),
+        ({**FEW, "preventable_s": 0.49, "used_s": 7.9}, HEALTHY),
+        ({"preventable_s": 3.0, "collection_s": 3.1, "used_s": 7.9}, COLLECTION),
+        ({"preventable_s": 3.0, "collection_s": 2.9, "used_s": 7.9}, CONVOY),
+        (
+            {**FEW, "preventable_s": 0.0, "collection_s": 1.2, "longest_collection_s": 1.0},
+            COLLECTION,
+        ),
+        ({**FEW, "preventable_s": 0.0, "collection_s": 0.4, "longest_collection_s": 1.0}, HEALTHY),
         ({"wall_s": 0.0, "waited_s": 0.0, "held_s": 0.0}, HEALTHY),
     ],
 )
 def test_the_first_rule_that_explains_the_waits_holds(changes: dict[str, Any], found: str) -> None:
     assert diagnosis.finding(Contention(**{**ECHO, **changes})) == found
+
+
+def test_findings_are_in_the_order_of_what_they_explain() -> None:
+    parts = {"kept_s": 0.3, "waited_for_kept_s": 1.0, "preventable_s": 2.0, "collection_s": 1.5}
+    found = diagnosis.findings(Contention(**{**ECHO, **parts}))
+    assert found == [GIL_BOUND, CONVOY, COLLECTION, LONG_HOLD]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from headway import _native
 from headway.meter.snapshot import Snapshot
 from headway.recorder.records import histogram
+from headway.report.distributions import THREAD_PARTS
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 TICK = 2
@@ -66,6 +67,9 @@ def in_raw(durations_ns: Sequence[int]) -> dict[str, Any]:
         "folded": 0,
         "held_ns": 0,
         "forced_waited_ns": 0,
+        **dict.fromkeys((f"{part}_ns" for part in THREAD_PARTS), 0),
+        "collections": 0,
+        "longest_collection_ns": 0,
         "longest_answer_ns": 0,
         "cpu_in_longest_answer_ns": 0,
         "longest_answer_cpu_ns": 0,

@@ -74,8 +74,131 @@ CASES = {
     ),
     "long holds": (
         LONG_HOLDS,
-        "Long holds: MainThread kept the GIL for up to 45 ms after it was asked to drop it; waiter "
-        "waited 990 ms of 1.01 s.",
+        "Long holds: MainThread kept the GIL for up to 45 ms after it was asked to drop it, 100 % "
+        "of the waiting; waiter waited 990 ms of 1.01 s.",
+    ),
+    # What the meter knows of each wait: here, and in the next four cases.
+    "a convoy that a policy ends": (
+        report(
+            [
+                thread("hog", [1e-4] * 90, [0.005] * 140, forced_drops=100, preventable_s=0.0),
+                thread("echo", [0.005] * 100, [1e-5] * 100, preventable_s=0.48),
+            ],
+            0.7,
+        ),
+        "The convoy effect: echo waited 500 ms of 700 ms, in 100 waits of about one switch "
+        "interval (5 ms), for a GIL that hog held. The policy priority would prevent 480 ms of "
+        "509 ms waited.",
+    ),
+    "a convoy of threads that do both": (
+        report(
+            [
+                thread("pool-1", [0.005] * 80, [0.005] * 60, preventable_s=0.15),
+                thread("pool-2", [0.005] * 70, [0.005] * 60, preventable_s=0.2),
+            ],
+            0.7,
+        ),
+        "The GIL limits what gets done: pool-1 waited 400 ms of 700 ms, in 80 waits of about one "
+        "switch interval (5 ms), while 2 threads held the GIL most. Besides, pool-2 waited 200 ms "
+        "for short work behind computing. The policy priority would prevent 350 ms of 750 ms "
+        "waited.",
+    ),
+    "equal work": (
+        report(
+            [
+                thread("page-1", [0.005] * 70, [0.005] * 60, preventable_s=0.01),
+                thread("page-2", [0.005] * 70, [0.005] * 60, preventable_s=0.01),
+            ],
+            0.7,
+        ),
+        "The GIL limits what gets done: page-1 waited 350 ms of 700 ms, in 70 waits of about one "
+        "switch interval (5 ms), while 2 threads held the GIL most.",
+    ),
+    "a convoy with some long holds": (
+        report(
+            [
+                thread(
+                    "compute",
+                    [],
+                    [0.005] * 160 + [0.1] * 2,
+                    forced_drops=160,
+                    longest_unanswered_s=0.095,
+                    longest_unanswered_cpu_s=0.09,
+                    preventable_s=0.0,
+                ),
+                thread(
+                    "MainThread",
+                    [0.005] * 160 + [0.1] * 2,
+                    [1e-5] * 162,
+                    preventable_s=0.75,
+                    unanswered_s=0.2,
+                ),
+            ],
+            1.0,
+        ),
+        "The convoy effect: MainThread waited 1 s of 1 s, in 162 waits of about one switch "
+        "interval (5 ms), for a GIL that compute held. The policy priority would prevent 750 ms of "
+        "1 s waited. Besides, compute kept the GIL for up to 95 ms after it was asked to drop it, "
+        "20 % of the waiting.",
+    ),
+    "garbage collection": (
+        report(
+            [
+                thread(
+                    "work",
+                    [],
+                    [0.1] * 8,
+                    longest_unanswered_s=0.095,
+                    longest_unanswered_cpu_s=0.09,
+                    preventable_s=0.0,
+                    collections_s=[0.09] * 7,
+                ),
+                thread(
+                    "MainThread",
+                    [0.1] * 8,
+                    [1e-5] * 8,
+                    preventable_s=0.05,
+                    unanswered_s=0.1,
+                    collection_s=0.63,
+                ),
+            ],
+            1.0,
+        ),
+        "Garbage collection: work collected garbage for 630 ms, up to 90 ms at a time, 79 % of the "
+        "waiting; MainThread waited 800 ms of 1 s. No policy helps; gc.freeze() after the start or "
+        "a higher gc.set_threshold() does.",
+    ),
+    "other programs on the cores": (
+        {
+            **report([thread("alone", holds_s=[1.0] * 2)], 2.1),
+            "machine": {"cores": 2, "busy_s": 4.0, "own_s": 0.6, "cpu_s": 0.5},
+        },
+        "Other programs take the cores: they used 1.6 of 2 cores, and this one ran for 500 ms of "
+        "the 2 s in which its threads held the GIL or were to have it.",
+    ),
+    "other programs, and a convoy": (
+        {
+            **report(
+                [
+                    thread("hog", [1e-4] * 90, [0.005] * 140, forced_drops=100, preventable_s=0.0),
+                    thread("echo", [0.005] * 100, [1e-5] * 100, preventable_s=0.3),
+                ],
+                0.7,
+            ),
+            "machine": {"cores": 2, "busy_s": 1.4, "own_s": 0.3, "cpu_s": 0.3},
+        },
+        "Other programs take the cores: they used 1.6 of 2 cores, and this one ran for 300 ms of "
+        "the 701 ms in which its threads held the GIL or were to have it. Besides, echo waited 300 "
+        "ms for short work behind computing. The policy priority would prevent 300 ms of 509 ms "
+        "waited.",
+    ),
+    "busy cores of which enough is left": (
+        {
+            **report([thread("alone", holds_s=[1.0] * 2)], 2.1),
+            "machine": {"cores": 2, "busy_s": 4.0, "own_s": 1.6, "cpu_s": 1.6},
+        },
+        "No waiting: every take found the GIL free; the GIL was held 95 % of the time, for up to "
+        "1 s at a time.",
     ),
     "short waits": (
         report(
@@ -101,7 +224,8 @@ CASES = {
     ),
     "none": (
         report([thread("MainThread", holds_s=[0.5])], 2.0),
-        "No waiting: every take found the GIL free; the GIL was held 25 % of the time.",
+        "No waiting: every take found the GIL free; the GIL was held 25 % of the time, for up to "
+        "500 ms at a time.",
     ),
     "a hold that had not ended": (
         report(
@@ -116,7 +240,8 @@ CASES = {
     ),
     "a hold in progress that nobody waits for": (
         report([thread("MainThread", holds_s=[0.5], holding_now_s=4.0)], 2.0),
-        "No waiting: every take found the GIL free; the GIL was held 25 % of the time.",
+        "No waiting: every take found the GIL free; the GIL was held 25 % of the time, for up to "
+        "500 ms at a time.",
     ),
     "disabled": (
         report([], 2.0, gil="disabled"),

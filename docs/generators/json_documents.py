@@ -51,6 +51,7 @@ DOCUMENTS = (
             model.ThreadRow,
             model.Histogram,
             model.FreeThreading,
+            model.Machine,
             model.ParkedThreadRow,
             model.Stopping,
         ),

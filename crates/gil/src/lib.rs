@@ -57,6 +57,7 @@ mod snapshot;
 mod trace;
 
 pub use counters::mapping::MappingError;
+pub use gil::collection::{began as collection_began, ended as collection_ended};
 pub use hook::Hook;
 pub use hook::slots::{SlotError, patch_for_good};
 pub use install::{Host, Location, Refusal, install};

@@ -7,14 +7,16 @@ use crate::host::host;
 use crate::interpreters::{interpreters_and_ids, match_interpreters, note_main_interpreter};
 use crate::report::{process_dict, trace_dict};
 use headway_gil::{Location, PolicyName, Refusal};
+use headway_measure::clock::now_ns;
 use headway_python::attached::Attached;
 use headway_python::convert::{FromPython, ToPython, arguments, list, tuple};
-use headway_python::exception::Exception;
+use headway_python::exception::{Exception, clear_raised};
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult, Raised};
+use std::cell::Cell;
 use std::ffi::CStr;
 
-pub static FUNCTIONS: Methods<16> = Methods::new([
+pub static FUNCTIONS: Methods<17> = Methods::new([
     function(
         c"gil_install",
         install,
@@ -48,6 +50,15 @@ pub static FUNCTIONS: Methods<16> = Methods::new([
         c"gil_read_ledger_trace",
         read_ledger_trace,
         c"gil_read_ledger_trace(path: bytes) -> dict | None",
+    ),
+    function(
+        c"gil_note_collection",
+        note_collection,
+        c"gil_note_collection(phase: str, info: dict)\n\
+          \n\
+          A callback for `gc.callbacks`, by which the meter knows what the garbage collector keeps\n\
+          the GIL for. It returns None whatever its arguments: CPython would print an exception on\n\
+          stderr at each pass.",
     ),
     function(c"gil_name_thread", name_thread, c"gil_name_thread(native_id: int, name: bytes)"),
     function(
@@ -188,6 +199,32 @@ fn read_ledger_trace<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<
         Ok(None) => Ok(Object::none(py)),
         Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
     }
+}
+
+thread_local! {
+    /// When the pass of the collector in this thread began; 0 while there is none.
+    static COLLECTION_BEGAN_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn note_collection<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    if let [phase, _] = given {
+        if phase.is_text() {
+            match phase.as_text() {
+                Ok("start") => {
+                    COLLECTION_BEGAN_NS.set(now_ns());
+                    headway_gil::collection_began();
+                }
+                // Without a start, the callback was added during the pass.
+                Ok("stop") => match COLLECTION_BEGAN_NS.take() {
+                    0 => {}
+                    began_ns => headway_gil::collection_ended(began_ns, now_ns()),
+                },
+                Ok(_) => {}
+                Err(_) => clear_raised(py),
+            }
+        }
+    }
+    Ok(Object::none(py))
 }
 
 fn name_thread<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {

@@ -291,6 +291,10 @@ fn change(one: &ThreadTotals, other: &ThreadTotals, with: fn(u64, u64) -> u64) -
     ThreadTotals {
         held_ns: with(one.held_ns, other.held_ns),
         waited_ns: with(one.waited_ns, other.waited_ns),
+        waited_preventable_ns: with(one.waited_preventable_ns, other.waited_preventable_ns),
+        waited_unanswered_ns: with(one.waited_unanswered_ns, other.waited_unanswered_ns),
+        waited_off_core_ns: with(one.waited_off_core_ns, other.waited_off_core_ns),
+        waited_collection_ns: with(one.waited_collection_ns, other.waited_collection_ns),
         takes: with(one.takes, other.takes),
         contended_takes: with(one.contended_takes, other.contended_takes),
         forced_drops: with(one.forced_drops, other.forced_drops),
@@ -331,6 +335,18 @@ impl Row for ThreadInterval {
         }
         row.seconds_of_ns(id::THREAD_HELD, since.held_ns);
         row.seconds_of_ns(id::THREAD_WAITED, since.waited_ns);
+        if since.waited_ns > 0 {
+            // Without it, the recorder estimates the part from the lengths of the waits.
+            row.seconds_of_ns(id::THREAD_PREVENTABLE, since.waited_preventable_ns);
+        }
+        let parts = [
+            (id::THREAD_UNANSWERED, since.waited_unanswered_ns),
+            (id::THREAD_OFF_CORE, since.waited_off_core_ns),
+            (id::THREAD_COLLECTION, since.waited_collection_ns),
+        ];
+        for (id, part_ns) in parts.into_iter().filter(|(_, part_ns)| *part_ns > 0) {
+            row.seconds_of_ns(id, part_ns);
+        }
         row.count(id::THREAD_TAKES, since.takes);
         row.count(id::THREAD_CONTENDED_TAKES, since.contended_takes);
         row.count(id::THREAD_FORCED_DROPS, since.forced_drops);

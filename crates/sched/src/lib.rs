@@ -25,7 +25,7 @@ pub use deadline::Deadline;
 pub use interval::Interval;
 pub use live::{LivePolicy, PolicyName};
 pub use policy::{NEVER, Policy};
-pub use priority::Priority;
+pub use priority::{LONG_BURST_NS, Priority};
 pub use queue::Queue;
 pub use scheduler::{Scheduler, is_cpu_bound};
 pub use thread::{NOBODY, Thread, ThreadId, Threads, WHOLE_HOLD, WINDOW_NS};

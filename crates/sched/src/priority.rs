@@ -6,7 +6,7 @@ use crate::thread::{Thread, ThreadId, Threads};
 
 /// A thread is CPU-bound, whatever it did before, if it has computed for this time in holds since
 /// its last voluntary absence.
-const LONG_BURST_NS: u64 = 1_000_000;
+pub const LONG_BURST_NS: u64 = 1_000_000;
 /// A thread is also CPU-bound if it computes in holds for more than 7/8 of the time in which it
 /// does not wait. This rule applies once the thread has done so for this time within the window.
 const HABIT_NS: u64 = 2_000_000;

@@ -317,6 +317,10 @@ fields! {
     1131 THREAD_PARKED "thread_parked" Seconds Sum,
     1132 THREAD_SUSPENDED "thread_suspended" Seconds Sum,
     1133 THREAD_STOPPING "thread_stopping" Seconds Sum,
+    1134 THREAD_PREVENTABLE "thread_preventable" Seconds Sum,
+    1135 THREAD_UNANSWERED "thread_unanswered" Seconds Sum,
+    1136 THREAD_COLLECTION "thread_collection" Seconds Sum,
+    1137 THREAD_OFF_CORE "thread_off_core" Seconds Sum,
     // An endpoint: a route or the beginning of a path.
     1140 ENDPOINTS "endpoints" Row ByKey,
     1141 ENDPOINT_NAME "endpoint_name" Text Key,

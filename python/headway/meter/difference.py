@@ -50,12 +50,19 @@ def difference(after: Raw, before: Raw) -> Raw:
     result["threads"] = _rows(after["threads"], before["threads"], _thread_key, sum_of_threads)
     if after["parks"] is not None and before["parks"] is not None:
         result["parks"] = _parks(after["parks"], before["parks"])
+    result["machine"] = _machine(after.get("machine"), before.get("machine"))
     earlier = {child["pid"]: child for child in before["children"]}
     result["children"] = [
         difference(child, earlier[child["pid"]]) if child["pid"] in earlier else child
         for child in after["children"]
     ]
     return result
+
+
+def _machine(after: Raw | None, before: Raw | None) -> Raw | None:
+    if after is None or before is None:
+        return None
+    return {**after, **{key: after[key] - before[key] for key in ("busy_s", "own_s", "cpu_s")}}
 
 
 def _parks(after: Raw, before: Raw) -> Raw:

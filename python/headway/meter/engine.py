@@ -11,7 +11,7 @@ import os
 import sys
 
 from headway.errors import Error, Unsupported
-from headway.meter import thread_names
+from headway.meter import garbage_collection, machine, thread_names
 
 # Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
@@ -44,6 +44,8 @@ def install(
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
     thread_names.follow(native.gil_name_thread)
+    garbage_collection.follow(native.gil_note_collection)
+    machine.begin()
 
 
 def policies() -> dict[str, str]:
@@ -55,6 +57,7 @@ def uninstall() -> None:
     """Implements `headway.gil.uninstall`."""
     native = _native()
     thread_names.tell_running(native.gil_name_thread)
+    garbage_collection.unfollow(native.gil_note_collection)
     native.gil_uninstall()
 
 
@@ -74,6 +77,7 @@ def read_counters() -> Raw:
     raw: Raw | None = native.gil_snapshot()
     if raw is None:
         raise NotInstalled("no counters to read: call headway.gil.install() first")
+    raw["machine"] = machine.since_begin()
     raw["interpreters"] = [id for id, has_own_gil in native.gil_interpreters() if not has_own_gil]
     return raw
 

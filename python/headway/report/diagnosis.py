@@ -11,7 +11,10 @@ from __future__ import annotations
 from headway.report import thresholds
 
 LONG_HOLD, CONVOY, GIL_BOUND, HEALTHY = "long-hold", "convoy", "gil-bound", "healthy"
+COLLECTION = "garbage-collection"
 LOCK_CONTENTION, STOPPED_WORLD = "lock-contention", "stopped-world"
+# A pass of the garbage collector that is this part of a hold explains it.
+MOSTLY = 0.8
 
 
 class Contention:
@@ -25,18 +28,26 @@ class Contention:
       switch interval (`whole_interval_s`) or longer.
     - `needed_s`: how long the work that waits most typically needs the GIL at a time.
     - `delayed_s`: the typical wait of that work; None if it is unknown.
-    - `kept_s`: the longest time that a holder kept the GIL after a drop request.
+    - `kept_s`: the longest time that a holder kept the GIL after a drop request, unless it
+      collected garbage.
     - `waited_for_kept_s`: the sum of waits for all holds that are long by `long_hold_s`.
+    - `preventable_s`: the sum of the waits that a policy could have prevented, those for short work
+      behind computing that can be preempted; None if the meter did not divide the waits.
+    - `collection_s`: the sum of the waits behind passes of the garbage collector.
+    - `longest_collection_s`: the longest pass.
     """
 
     __slots__ = (
+        "collection_s",
         "delayed_s",
         "held_s",
         "interval_holds_s",
         "interval_s",
         "interval_waits_s",
         "kept_s",
+        "longest_collection_s",
         "needed_s",
+        "preventable_s",
         "used_s",
         "waited_for_kept_s",
         "waited_s",
@@ -57,6 +68,9 @@ class Contention:
         delayed_s: float | None = None,
         kept_s: float = 0.0,
         waited_for_kept_s: float = 0.0,
+        preventable_s: float | None = None,
+        collection_s: float = 0.0,
+        longest_collection_s: float = 0.0,
     ) -> None:
         self.interval_s = interval_s
         self.wall_s = wall_s
@@ -69,6 +83,9 @@ class Contention:
         self.delayed_s = delayed_s
         self.kept_s = kept_s
         self.waited_for_kept_s = waited_for_kept_s
+        self.preventable_s = preventable_s
+        self.collection_s = collection_s
+        self.longest_collection_s = longest_collection_s
 
     @property
     def waiting(self) -> float:
@@ -88,9 +105,30 @@ class Contention:
         return _share(self.waited_for_kept_s, self.waited_s)
 
     @property
-    def other_waits_share(self) -> float:
-        """The share of the waiting in waits of whole switch intervals that are for no long hold."""
-        return _share(max(0.0, self.interval_waits_s - self.waited_for_kept_s), self.waited_s)
+    def collection_share(self) -> float:
+        return _share(self.collection_s, self.waited_s)
+
+    @property
+    def preventable_share(self) -> float:
+        """The share of the waiting that a policy could have prevented, as far as it is known."""
+        if self.preventable_s is not None:
+            return _share(self.preventable_s, self.waited_s)
+        return self._estimated_preventable_share()
+
+    def _estimated_preventable_share(self) -> float:
+        """The same from the lengths of waits and holds, where the meter did not divide the waits:
+        that part of them in whole switch intervals which is for no long hold, if the work that
+        waits is short and it is most of the waiting."""
+        interval_s, delayed_s = self.interval_s, self.delayed_s
+        others_s = max(0.0, self.interval_waits_s - self.waited_for_kept_s)
+        is_convoy = (
+            bool(interval_s)
+            and self.interval_waits_share >= thresholds.CONVOY_TIME.value
+            and self.interval_holds_share >= thresholds.CONVOY_HELD.value
+            and self.needed_s < thresholds.CONVOY_WORK.value * (interval_s or 0.0)
+            and (delayed_s is None or delayed_s >= whole_interval_s(interval_s or 0.0))
+        )
+        return _share(others_s, self.waited_s) if is_convoy else 0.0
 
 
 def whole_interval_s(interval_s: float) -> float:
@@ -108,41 +146,70 @@ def long_hold_s(interval_s: float | None, cpu_s: float | None) -> float:
 
 
 def finding(contention: Contention) -> str:
-    """The first of LONG_HOLD, CONVOY and GIL_BOUND that explains the waits, or HEALTHY."""
-    if is_long_hold(contention):
-        return LONG_HOLD
+    """The finding that explains most of the waiting, or HEALTHY."""
+    return next(iter(findings(contention)), HEALTHY)
+
+
+def findings(contention: Contention) -> list[str]:
+    """What explains a part of the waiting that counts: of LONG_HOLD, COLLECTION, CONVOY and
+    GIL_BOUND those that hold, the one with the largest part first. A hold of a second is first in
+    any case."""
+    shares = {}
+    if has_long_holds(contention):
+        shares[LONG_HOLD] = contention.waited_for_kept_share
+    if has_collections(contention):
+        shares[COLLECTION] = contention.collection_share
     if is_convoy(contention):
-        return CONVOY
-    return GIL_BOUND if is_gil_bound(contention) else HEALTHY
-
-
-def is_long_hold(contention: Contention) -> bool:
-    """Whether threads wait because a holder does not answer drop requests, and no convoy explains
-    more of the waiting."""
-    if contention.kept_s >= thresholds.LONG_HOLD_ALONE_S.value:
-        return True
-    return has_long_holds(contention) and not (
-        is_convoy(contention) and contention.other_waits_share >= thresholds.CONVOY_TIME.value
-    )
+        shares[CONVOY] = contention.preventable_share
+    if is_gil_bound(contention):
+        # Equal work that waits for each other.
+        shares[GIL_BOUND] = max(0.0, 1 - sum(shares.values()))
+    found = sorted(shares, key=lambda name: -shares[name])
+    alone_s = thresholds.LONG_HOLD_ALONE_S.value
+    longest_pass_s = min(contention.longest_collection_s, contention.collection_s)
+    if max(contention.kept_s, longest_pass_s) >= alone_s:
+        first = COLLECTION if longest_pass_s >= contention.kept_s else LONG_HOLD
+        return [first, *(name for name in found if name != first)]
+    return found
 
 
 def has_long_holds(contention: Contention) -> bool:
-    """Whether waits for long holds are a part of the waiting that counts."""
+    """Whether waits for holders that do not answer drop requests are a part of the waiting that
+    counts."""
     share = contention.waited_for_kept_share
     return share >= thresholds.LONG_HOLD_SHARE.value and not is_little(contention)
 
 
+def has_collections(contention: Contention) -> bool:
+    """Whether waits for the garbage collector are a part of the waiting that counts."""
+    share = contention.collection_share
+    return share >= thresholds.LONG_HOLD_SHARE.value and not is_little(contention)
+
+
 def is_convoy(contention: Contention) -> bool:
-    """Whether short work waits for whole switch intervals behind work that uses them up."""
-    interval_s = contention.interval_s
-    if not interval_s or is_little(contention):
-        return False
-    delayed_s = contention.delayed_s
+    """Whether short work waits behind computing that can be preempted, for a part of the waiting
+    that counts."""
+    share = contention.preventable_share
     return (
-        contention.interval_waits_share >= thresholds.CONVOY_TIME.value
-        and contention.interval_holds_share >= thresholds.CONVOY_HELD.value
-        and contention.needed_s < thresholds.CONVOY_WORK.value * interval_s
-        and (delayed_s is None or delayed_s >= whole_interval_s(interval_s))
+        share >= thresholds.PREVENTABLE_SHARE.value
+        and share * contention.waiting >= thresholds.LITTLE_WAITING.value
+    )
+
+
+def lacks_cores(
+    *, wall_s: float, used_s: float, cpu_s: float, others_s: float, busy_s: float, cores: float
+) -> bool:
+    """Whether other programs take the cores from threads that hold the GIL or are to have it.
+
+    - `used_s`: the part of `wall_s` in which the GIL was held or handed over.
+    - `cpu_s`, `others_s`, `busy_s`: the CPU time of the process, that of others on the `cores` that
+      it may use, and of all.
+    """
+    return (
+        _share(busy_s, wall_s) >= thresholds.CORES_FULL.value * cores
+        and _share(others_s, busy_s) >= thresholds.CORES_OF_OTHERS.value
+        and _share(used_s, wall_s) >= thresholds.GIL_NEEDED.value
+        and _share(cpu_s, used_s) < thresholds.ON_A_CORE.value
     )
 
 

@@ -31,6 +31,16 @@ THREAD_COUNTS = (
     "forced_drops",
     "forced_waits",
     "preemptions",
+    "collections",
+)
+# Parts of the time that a thread waited, and of the time that it held (`gil::hold_time` in
+# crates/gil).
+THREAD_PARTS = (
+    "waited_preventable",
+    "waited_unanswered",
+    "waited_off_core",
+    "waited_collection",
+    "collected",
 )
 # The waits of threads in a free-threaded build (`parked_waits` in crates/gil): for locks and
 # events, and while another thread stops the world.
@@ -46,6 +56,7 @@ THREAD_MAXIMA = {
     "cpu_in_longest_unanswered_s": "cpu_in_longest_answer_ns",
     "longest_unanswered_cpu_s": "longest_answer_cpu_ns",
     "unanswered_with_most_cpu_s": "answer_with_most_cpu_ns",
+    "longest_collection_s": "longest_collection_ns",
     "holding_now_s": "holding_ns",
     "waiting_now_s": "waiting_ns",
 }

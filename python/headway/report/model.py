@@ -160,6 +160,12 @@ class Histogram(Record):
 
 
 _COUNTS = ("takes", "contended_takes", "voluntary_drops", "forced_drops")
+_WAITED_FOR = (
+    "waited_preventable_s",
+    "waited_unanswered_s",
+    "waited_off_core_s",
+    "waited_collection_s",
+)
 _HISTOGRAMS: Fields = {"wait": Histogram.decode, "hold": Histogram.decode}
 
 
@@ -218,6 +224,9 @@ class ThreadRow(Record):
         **dict.fromkeys(("held_s", "waited_s", "forced_waited_s"), _NUMBER),
         **dict.fromkeys(_COUNTS, _INTEGER),
         **dict.fromkeys(("forced_waits", "preemptions"), _INTEGER),
+        **dict.fromkeys(_WAITED_FOR, _SECONDS_OR_NULL),
+        "collections": _INTEGER_OR_NULL,
+        **dict.fromkeys(("collected_s", "longest_collection_s"), _SECONDS_OR_NULL),
         "longest_unanswered_s": _SECONDS_OR_NULL,
         "cpu_in_longest_unanswered_s": _SECONDS_OR_NULL,
         "longest_unanswered_cpu_s": _SECONDS_OR_NULL,
@@ -227,6 +236,10 @@ class ThreadRow(Record):
         **_HISTOGRAMS,
     }
     ADDED = (
+        *_WAITED_FOR,
+        "collections",
+        "collected_s",
+        "longest_collection_s",
         "cpu_in_longest_unanswered_s",
         "unanswered_with_most_cpu_s",
         "holding_now_s",
@@ -247,6 +260,18 @@ class ThreadRow(Record):
     forced_drops: int  #: Drops while a drop request was pending.
     forced_waits: int  #: How often it waited after a forced drop for another take.
     preemptions: int  #: Its forced drops that a policy requested early.
+    #: The part of its waits that a policy could have prevented: for work of less than a
+    #: millisecond, behind computing that can be preempted.
+    waited_preventable_s: float | None
+    #: The part of its waits behind holders that did not answer a drop request, and ran.
+    waited_unanswered_s: float | None
+    #: The part of its waits behind holders that did not answer and were off the processor.
+    waited_off_core_s: float | None
+    #: The part of its waits behind passes of the garbage collector.
+    waited_collection_s: float | None
+    collections: int | None  #: Passes of the garbage collector that it ran, of 0.1 ms and more.
+    collected_s: float | None  #: How long these passes took, while it held the GIL.
+    longest_collection_s: float | None  #: The longest of them; null without one.
     #: The longest time from a drop request to its drop; null without one.
     longest_unanswered_s: float | None
     #: The CPU time that it used in that time; null if unknown.
@@ -261,6 +286,20 @@ class ThreadRow(Record):
     waiting_now_s: float | None
     wait: Histogram  #: The waits of its contended takes.
     hold: Histogram  #: Its holds that ended in a drop.
+
+
+class Machine(Record):
+    """The cores that the process may use, and who used them while it was watched."""
+
+    FIELDS: ClassVar[Fields] = {
+        "cores": _INTEGER,
+        **dict.fromkeys(("busy_s", "own_s", "cpu_s"), _NUMBER),
+    }
+    __slots__ = tuple(FIELDS)
+    cores: int  #: How many cores the process may use.
+    busy_s: float  #: The CPU time of all processes on these cores.
+    own_s: float  #: The CPU time of this process and of its children that have ended.
+    cpu_s: float  #: The CPU time of this process.
 
 
 class Stopping(Record):
@@ -333,13 +372,14 @@ class GilReport(Record):
         "wall_s": _NUMBER,
         "gils": _list_of(GilRow.decode),
         "threads": _list_of(ThreadRow.decode),
+        "machine": _or_null(Machine.decode),
         "free_threading": _or_null(FreeThreading.decode),
         "unmeasured_events": _INTEGER,
         "unmeasured_gils": _INTEGER,
         "children": lambda value, path: _list_of(GilReport.decode)(value, path),
         "unlisted_children": _INTEGER,
     }
-    ADDED = ("unmeasured_gils",)
+    ADDED = ("unmeasured_gils", "machine")
     __slots__ = tuple(FIELDS)
     schema: int  #: The version of this format: 2.
     python: str  #: The version of CPython.
@@ -354,6 +394,8 @@ class GilReport(Record):
     wall_s: float  #: How long the process was watched.
     gils: list[GilRow]  #: A row for each GIL.
     threads: list[ThreadRow]  #: A row for each pair of a thread and a GIL, the longest wait first.
+    #: Who used the cores; null if it is not known, as for the children.
+    machine: Machine | None
     #: The waits of a free-threaded build; null for other builds.
     free_threading: FreeThreading | None
     unmeasured_events: int  #: Events of threads that found no free row of counters.

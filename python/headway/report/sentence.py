@@ -56,6 +56,15 @@ def _sentence_of(report: GilReport) -> str:
     kept = _still_kept(report)
     if kept is not None:
         return kept
+    taken = _cores_taken(report, gil)
+    if taken is not None and gil is not None:
+        threads = report.threads_of(gil)
+        contention = contention_of(gil, threads, report.switch_interval_s)
+        found = diagnosis.findings(contention) if waits else []
+        besides = _Waits(gil, threads, report, contention).besides
+        # Holders without a core explain long holds and a full GIL.
+        own = (each for each in found if each in (diagnosis.CONVOY, diagnosis.COLLECTION))
+        return taken + "".join(besides(each) for each in list(own)[:1])
     parked = _parked(parks)
     if report.gil == "disabled" and not waits:
         came_on = units.seconds(sum(each.held_s for each in gils))
@@ -66,8 +75,37 @@ def _sentence_of(report: GilReport) -> str:
         return "No thread took the GIL while it was watched."
     threads = report.threads_of(gil)
     if not waits or not threads:
-        return f"No waiting: every take found the GIL free; {_held(gil)}"
-    return _of_waits(gil, threads, report.switch_interval_s)
+        said = f"No waiting: every take found the GIL free; {_held(gil)}"
+        # Those of one thread make nobody wait, except what the thread itself would do next.
+        longest_s = gil.hold.max_s or 0.0
+        if longest_s < thresholds.SLOW_ANSWER_S.value:
+            return said
+        return f"{said.removesuffix('.')}, for up to {units.seconds(longest_s)} at a time."
+    return _of_waits(gil, threads, report)
+
+
+def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
+    """Names the other programs on the cores, if it is they who make this one slow."""
+    machine = report.machine
+    if machine is None or gil is None or not report.wall_s:
+        return None
+    others_s = max(0.0, machine.busy_s - machine.own_s)
+    used_s = gil.held_s + gil.handoff_s
+    if not diagnosis.lacks_cores(
+        wall_s=report.wall_s,
+        used_s=used_s,
+        cpu_s=machine.cpu_s,
+        others_s=others_s,
+        busy_s=machine.busy_s,
+        cores=machine.cores,
+    ):
+        return None
+    return (
+        f"Other programs take the cores: they used {others_s / report.wall_s:.1f} of "
+        f"{units.number(machine.cores, 'core')}, and this one ran for "
+        f"{units.seconds(machine.cpu_s)} of the {units.seconds(used_s)} in which its threads held "
+        "the GIL or were to have it."
+    )
 
 
 def _still_kept(report: GilReport) -> str | None:
@@ -192,6 +230,8 @@ def unanswered(report: GilReport) -> str:
     # A report of an earlier version may lack the time.
     time = "" if kept_s is None else f" for {units.seconds(kept_s)}"
     kept = f"{name} kept the GIL{time} after it was asked to drop it{others}"
+    if _is_collection(row):
+        return f"{kept}: it collected garbage."
     if cpu_s is None:
         return f"{kept}."
     if in_c:
@@ -213,60 +253,160 @@ def _slow_answer_s(process: GilReport) -> float:
     return limit_s
 
 
-def _of_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> str:
-    waiter = max(threads, key=lambda thread: thread.waited_s)
-    waited = (
-        f"{_thread(waiter)} waited {units.seconds(waiter.waited_s)} of {units.seconds(gil.wall_s)}"
-    )
+def _of_waits(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> str:
+    interval_s = report.switch_interval_s
     contention = contention_of(gil, threads, interval_s)
-    finding = diagnosis.finding(contention)
-    stubborn = max(threads, key=lambda thread: thread.longest_unanswered_s or 0.0)
-    if finding == diagnosis.LONG_HOLD:
-        return (
-            f"Long holds: {_thread(stubborn)} kept the GIL for up to "
-            f"{units.seconds(stubborn.longest_unanswered_s)} after it was asked to drop it; "
-            f"{waited}."
-        )
-    number, holders = units.number(waiter.wait.count, "wait"), _holders(threads)
-    length = _length(gil, waiter, interval_s)
-    if finding == diagnosis.CONVOY:
-        besides = ""
-        if diagnosis.has_long_holds(contention):
-            besides = (
-                f" Besides, {_thread(stubborn)} kept it for up to "
-                f"{units.seconds(stubborn.longest_unanswered_s)} after it was asked to drop it: "
-                f"{100 * contention.waited_for_kept_share:.0f} % of the waiting."
-            )
-        return (
-            f"The convoy effect: {waited}, in {number}{length}, for a GIL that {holders} held."
-            f"{besides}"
-        )
-    if finding == diagnosis.GIL_BOUND:
-        return (
-            f"The GIL limits what gets done: {waited}, in {number}{length}, while {holders} held "
-            "the GIL most."
-        )
+    found = diagnosis.findings(contention)
+    if found:
+        shown = _Waits(gil, threads, report, contention)
+        besides = shown.besides(found[1]) if found[1:] else ""
+        return shown.first(found[0]) + besides
+    waiter = max(threads, key=_waited_s)
+    waited = _waited(waiter, gil)
     if diagnosis.is_little(contention):
         hardly = contention.waiting < thresholds.HARDLY_WAITING.value
         return (
             f"{'Hardly any' if hardly else 'A little'} waiting: {waited}, the longest wait was "
             f"{units.seconds(gil.wait.max_s)}; {_held(gil)}"
         )
+    number, length = units.number(waiter.wait.count, "wait"), _length(gil, waiter, interval_s)
     return f"Waiting: {waited}, in {number}{length}; {_held(gil)}"
+
+
+class _Waits:
+    """The words for each finding on the waits for a GIL, with its own figures."""
+
+    def __init__(
+        self, gil: GilRow, threads: list[ThreadRow], report: GilReport, contention: Contention
+    ) -> None:
+        self.gil = gil
+        self.threads = threads
+        self.policy = report.policy
+        self.interval_s = report.switch_interval_s
+        self.contention = contention
+
+    def first(self, finding: str) -> str:
+        """What explains most of the waiting."""
+        waited = _waited(max(self.threads, key=_waited_s), self.gil)
+        if finding == diagnosis.LONG_HOLD:
+            share = _of_the_waiting(self.contention.waited_for_kept_share)
+            return f"Long holds: {self._kept()}, {share}; {waited}."
+        if finding == diagnosis.COLLECTION:
+            share = _of_the_waiting(self.contention.collection_share)
+            return (
+                f"Garbage collection: {self._collected()}, {share}; {waited}. No policy helps; "
+                "gc.freeze() after the start or a higher gc.set_threshold() does."
+            )
+        if finding == diagnosis.CONVOY:
+            victim = self._victim()
+            number, length = self._number_and_length(victim)
+            return (
+                f"The convoy effect: {_waited(victim, self.gil)}, in {number}{length}, for a GIL "
+                f"that {_holders(self.threads)} held.{self._prevented()}"
+            )
+        waiter = max(self.threads, key=_waited_s)
+        number, length = self._number_and_length(waiter)
+        return (
+            f"The GIL limits what gets done: {waited}, in {number}{length}, while "
+            f"{_holders(self.threads)} held the GIL most."
+        )
+
+    def besides(self, finding: str) -> str:
+        """What explains most of the rest, as a sentence behind the first."""
+        if finding == diagnosis.LONG_HOLD:
+            share = _of_the_waiting(self.contention.waited_for_kept_share)
+            return f" Besides, {self._kept()}, {share}."
+        if finding == diagnosis.COLLECTION:
+            share = _of_the_waiting(self.contention.collection_share)
+            return f" Besides, {self._collected()}, {share}."
+        if finding == diagnosis.CONVOY:
+            victim = self._victim()
+            waited_s = units.seconds(_preventable_s(victim) or victim.waited_s)
+            return (
+                f" Besides, {_thread(victim)} waited {waited_s} for short work behind computing."
+                f"{self._prevented()}"
+            )
+        return ""
+
+    def _kept(self) -> str:
+        stubborn = max(self.threads, key=_kept_s)
+        return (
+            f"{_thread(stubborn)} kept the GIL for up to {units.seconds(_kept_s(stubborn))} after "
+            "it was asked to drop it"
+        )
+
+    def _collected(self) -> str:
+        collector = max(self.threads, key=lambda thread: thread.collected_s or 0.0)
+        return (
+            f"{_thread(collector)} collected garbage for {units.seconds(collector.collected_s)}, "
+            f"up to {units.seconds(collector.longest_collection_s)} at a time"
+        )
+
+    def _victim(self) -> ThreadRow:
+        """The thread with the most waiting that a policy could have prevented; where that is not
+        known, with the most waiting."""
+        return max(self.threads, key=lambda thread: (_preventable_s(thread), thread.waited_s))
+
+    def _prevented(self) -> str:
+        """What `priority` would bring, if it is not on and the victim's waits are mostly of this
+        kind."""
+        preventable_s = sum(map(_preventable_s, self.threads))
+        victim = self._victim()
+        mostly = _preventable_s(victim) >= MOST * victim.waited_s
+        if self.policy != "interval" or not preventable_s or not mostly:
+            return ""
+        waited_s = units.seconds(self.gil.wait.sum_s)
+        return (
+            f" The policy priority would prevent {units.seconds(preventable_s)} of {waited_s} "
+            "waited."
+        )
+
+    def _number_and_length(self, waiter: ThreadRow) -> tuple[str, str]:
+        number = units.number(waiter.wait.count, "wait")
+        return number, _length(self.gil, waiter, self.interval_s)
+
+
+def _waited(waiter: ThreadRow, gil: GilRow) -> str:
+    return (
+        f"{_thread(waiter)} waited {units.seconds(waiter.waited_s)} of {units.seconds(gil.wall_s)}"
+    )
+
+
+def _of_the_waiting(share: float) -> str:
+    return f"{100 * share:.0f} % of the waiting"
+
+
+def _waited_s(thread: ThreadRow) -> float:
+    return thread.waited_s
+
+
+def _preventable_s(thread: ThreadRow) -> float:
+    return thread.waited_preventable_s or 0.0
+
+
+def _kept_s(thread: ThreadRow) -> float:
+    """The longest time from a drop request to the drop, unless the thread collected garbage."""
+    kept_s = thread.longest_unanswered_s or 0.0
+    return 0.0 if _is_collection(thread) else kept_s
+
+
+def _is_collection(thread: ThreadRow) -> bool:
+    """Whether the thread answered its latest drop late because it collected garbage."""
+    kept_s, longest_s = thread.longest_unanswered_s or 0.0, thread.longest_collection_s or 0.0
+    return bool(longest_s) and longest_s >= diagnosis.MOSTLY * kept_s
 
 
 def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> Contention:
     """The figures of a GIL for the diagnosis of its threads."""
-    waiter = max(threads, key=lambda thread: thread.waited_s)
+    waiter = max(threads, key=_waited_s)
     limits_s = [
         diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
         for thread in threads
-        if (thread.longest_unanswered_s or 0.0)
-        >= diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
+        if _kept_s(thread) >= diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
     ]
     kept_s = waited_for_kept_s = 0.0
     if limits_s:
-        kept_s = max(thread.longest_unanswered_s or 0.0 for thread in threads)
+        kept_s = max(map(_kept_s, threads))
         # The counters do not record which wait was for which hold. Such a wait is as long as its
         # hold, and all waits for one hold add up to the hold times the waiting threads.
         limit_s = min(limits_s)
@@ -274,6 +414,13 @@ def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
         waited_for_kept_s = min(
             gil.wait.time_above_s(limit_s), gil.hold.time_above_s(limit_s) * waiting
         )
+    divided = [thread for thread in threads if thread.waited_preventable_s is not None]
+    if divided:
+        unanswered_s = sum(
+            (thread.waited_unanswered_s or 0.0) + (thread.waited_off_core_s or 0.0)
+            for thread in divided
+        )
+        waited_for_kept_s = min(waited_for_kept_s, unanswered_s)
     whole_s = diagnosis.whole_interval_s(interval_s or 0.0)
     return Contention(
         interval_s=interval_s,
@@ -287,6 +434,9 @@ def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
         delayed_s=waiter.wait.p50_s,
         kept_s=kept_s,
         waited_for_kept_s=waited_for_kept_s,
+        preventable_s=sum(map(_preventable_s, divided)) if divided else None,
+        collection_s=sum(thread.waited_collection_s or 0.0 for thread in divided),
+        longest_collection_s=max(thread.longest_collection_s or 0.0 for thread in threads),
     )
 
 

@@ -69,22 +69,30 @@ WHOLE_INTERVALS = Threshold(
     "A drop request comes after one interval, and the kernel wakes threads up no earlier than"
     " this.",
 )
+PREVENTABLE_SHARE = Threshold(
+    0.1,
+    "share",
+    "There is a convoy if at least this part of all waiting is that of work of less than a "
+    "millisecond behind code that computes, and that part is not too little either.",
+    "This is what the policy `priority` prevents; less would not be noticed.",
+)
 CONVOY_TIME = Threshold(
     0.5,
     "share",
-    "In a convoy at least this part of all waiting is in waits of whole switch intervals.",
+    "Where the meter does not divide the waits (mod_wsgi, traces, reports of earlier versions), "
+    "in a convoy at least this part of all waiting is in waits of whole switch intervals.",
     "With less, most waits end because the holder drops the GIL by itself.",
 )
 CONVOY_HELD = Threshold(
     0.3,
     "share",
-    "In a convoy at least this part of the time held is in holds of whole switch intervals.",
+    "There, at least this part of the time held is in holds of whole switch intervals.",
     "With less, many threads wait, but no thread keeps the GIL from them.",
 )
 CONVOY_WORK = Threshold(
     0.5,
     "switch intervals",
-    "In a convoy half of the requests hold the GIL for less than this.",
+    "There, half of the requests hold the GIL for less than this.",
     "Requests that compute for a whole interval wait for each other, which is `gil-bound`.",
 )
 LONG_HOLD_INTERVALS = Threshold(
@@ -102,8 +110,8 @@ LONG_HOLD_S = Threshold(
 LONG_HOLD_SHARE = Threshold(
     0.1,
     "share",
-    "Long holds are the verdict if waits for them are at least this part of all waiting, and no "
-    "convoy explains half of it.",
+    "Long holds, and passes of the garbage collector, are named if waits for them are at least "
+    "this part of all waiting.",
     "With less, they are rare among other waits.",
 )
 C_CODE_CPU_S = Threshold(
@@ -184,6 +192,24 @@ CORES_FULL = Threshold(
     "share",
     "Processes that use this part of the cores that they may use are `cpu-bound`.",
     "The rest goes to the kernel's own work and to imbalance.",
+)
+CORES_OF_OTHERS = Threshold(
+    0.25,
+    "share",
+    "Other programs take the cores if these are full, at least this part of it is theirs,",
+    "With less, the program itself fills them.",
+)
+GIL_NEEDED = Threshold(
+    0.1,
+    "share",
+    "the GIL is held or handed over for at least this part of the time,",
+    "A program that hardly needs it is not slowed down by this.",
+)
+ON_A_CORE = Threshold(
+    0.75,
+    "share",
+    "and the process used less CPU time than this part of that.",
+    "The rest was a thread that held the GIL, or was to have it, without a core.",
 )
 THREADS_FULL = Threshold(
     0.9,

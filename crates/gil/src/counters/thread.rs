@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use headway_measure::{AtomicHistogram, add};
 
 use super::text::Name;
+use crate::gil::hold_time::{self, HoldTime, kind};
 
 /// The counters of one thread on one GIL. With [`NO_GIL`](super::NO_GIL), they are the waits of the
 /// thread without a GIL, which `parked_waits` explains.
@@ -41,6 +42,23 @@ pub struct ThreadCounters {
     pub longest_answer_cpu_ns: AtomicU64,
     /// The time from that drop request to the drop.
     pub answer_with_most_cpu_ns: AtomicU64,
+    /// What its waits were behind, as far as that is known: computing that a policy could have
+    /// preempted in favour of this thread's short work; holders that did not answer; those that did
+    /// not run; passes of the garbage collector. See `gil::hold_time`.
+    pub waited_preventable_ns: AtomicU64,
+    pub waited_unanswered_ns: AtomicU64,
+    pub waited_off_core_ns: AtomicU64,
+    pub waited_collection_ns: AtomicU64,
+    /// The passes of the garbage collector that this thread ran, as far as they were long, and their
+    /// time. Writer: the thread, with the GIL held, without its mutex.
+    pub collections: AtomicU64,
+    pub collected_ns: AtomicU64,
+    pub longest_collection_ns: AtomicU64,
+    /// The totals of the GIL's `hold_time` when the present wait began.
+    pub hold_time_at_wait: [AtomicU64; kind::COUNT],
+    /// `takes` at the last forced drop, 0 before the first. If it is still the same, a wait follows
+    /// that drop.
+    pub takes_at_forced_drop: AtomicU64,
     /// When the present wait began; 0 while the thread does not wait.
     pub wait_began_ns: AtomicU64,
     pub name: Name,
@@ -70,11 +88,60 @@ impl ThreadCounters {
             cpu_in_longest_answer_ns: AtomicU64::new(0),
             longest_answer_cpu_ns: AtomicU64::new(0),
             answer_with_most_cpu_ns: AtomicU64::new(0),
+            waited_preventable_ns: AtomicU64::new(0),
+            waited_unanswered_ns: AtomicU64::new(0),
+            waited_off_core_ns: AtomicU64::new(0),
+            waited_collection_ns: AtomicU64::new(0),
+            collections: AtomicU64::new(0),
+            collected_ns: AtomicU64::new(0),
+            longest_collection_ns: AtomicU64::new(0),
+            hold_time_at_wait: [const { AtomicU64::new(0) }; kind::COUNT],
+            takes_at_forced_drop: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
             wait: AtomicHistogram::new(),
             hold: AtomicHistogram::new(),
         }
+    }
+
+    /// A wait begins, at `began_ns`.
+    #[inline]
+    pub fn begin_wait(&self, began_ns: u64, hold_time: &HoldTime) {
+        self.wait_began_ns.store(began_ns, Relaxed);
+        for (mine, total_ns) in self.hold_time_at_wait.iter().zip(hold_time) {
+            mine.store(*total_ns, Relaxed);
+        }
+    }
+
+    /// A wait of `wait_ns` that `begin_wait` saw has ended. Returns the part that was behind
+    /// computing, if the thread had dropped the GIL by itself before.
+    #[inline]
+    pub fn divide_wait(&self, wait_ns: u64, hold_time: &HoldTime) -> u64 {
+        let mut before = [0; kind::COUNT];
+        for (ns, noted) in before.iter_mut().zip(&self.hold_time_at_wait) {
+            *ns = noted.load(Relaxed);
+        }
+        let parts = hold_time::parts_of_wait(before, *hold_time, wait_ns);
+        for (sum, part_ns) in [
+            (&self.waited_unanswered_ns, parts[kind::UNANSWERED]),
+            (&self.waited_off_core_ns, parts[kind::OFF_CORE]),
+            (&self.waited_collection_ns, parts[kind::COLLECTION]),
+        ] {
+            if part_ns != 0 {
+                add(sum, part_ns);
+            }
+        }
+        // The take has been counted.
+        let takes = self.takes_at_forced_drop.load(Relaxed);
+        let follows_forced_drop = takes != 0 && takes + 1 == self.takes.load(Relaxed);
+        if follows_forced_drop { 0 } else { parts[kind::PREEMPTIBLE] }
+    }
+
+    /// The thread has run a long pass of the garbage collector. Only for the thread itself.
+    pub fn count_collection(&self, took_ns: u64) {
+        add(&self.collections, 1);
+        add(&self.collected_ns, took_ns);
+        raise(&self.longest_collection_ns, took_ns);
     }
 
     /// A wait that began at `began_ns` ended in a take.
@@ -90,6 +157,9 @@ impl ThreadCounters {
     pub fn count_drop(&self, hold_ns: u64, forced: bool) {
         self.hold.record(hold_ns);
         add(if forced { &self.forced_drops } else { &self.voluntary_drops }, 1);
+        if forced {
+            self.takes_at_forced_drop.store(self.takes.load(Relaxed), Relaxed);
+        }
     }
 
     /// A drop answered a drop request.
@@ -129,6 +199,7 @@ impl ThreadCounters {
         {
             mine.store(theirs.load(Relaxed), Relaxed);
         }
+        self.longest_collection_ns.store(other.longest_collection_ns.load(Relaxed), Relaxed);
         self.wait_began_ns.store(other.wait_began_ns.load(Relaxed), Relaxed);
         self.name.copy_from(&other.name);
         self.wait.copy_from(&other.wait);
@@ -146,6 +217,7 @@ impl ThreadCounters {
                 with_it.store(its_ns, Relaxed);
             }
         }
+        raise(&self.longest_collection_ns, other.longest_collection_ns.load(Relaxed));
         self.wait.merge(&other.wait);
         self.hold.merge(&other.hold);
     }
@@ -163,6 +235,8 @@ impl ThreadCounters {
             counter.store(0, Relaxed);
         }
         self.longest().as_flattened().iter().for_each(|time| time.store(0, Relaxed));
+        self.longest_collection_ns.store(0, Relaxed);
+        self.takes_at_forced_drop.store(0, Relaxed);
         self.wait_began_ns.store(0, Relaxed);
         self.aggregated.store(0, Relaxed);
         self.native_id.store(0, Relaxed);
@@ -173,7 +247,7 @@ impl ThreadCounters {
     }
 
     /// The counters that are sums.
-    fn counters(&self) -> [&AtomicU64; 8] {
+    fn counters(&self) -> [&AtomicU64; 14] {
         [
             &self.takes,
             &self.contended_takes,
@@ -183,6 +257,12 @@ impl ThreadCounters {
             &self.forced_waits,
             &self.forced_waited_ns,
             &self.held_at_close_ns,
+            &self.waited_preventable_ns,
+            &self.waited_unanswered_ns,
+            &self.waited_off_core_ns,
+            &self.waited_collection_ns,
+            &self.collections,
+            &self.collected_ns,
         ]
     }
 

@@ -16,6 +16,7 @@ use headway_measure::add;
 use headway_measure::clock::now_ns;
 
 use crate::counters::{ProcessCounters, ThreadCounters};
+use crate::gil::hold_time::{self, Answer, is_late, is_long};
 use crate::gil::locked::Locked;
 use crate::gil::{Gil, LONG_HOLD_NS};
 use crate::profile::{self, EndedWait};
@@ -69,7 +70,7 @@ pub fn timed_wait_began(
             if profile::is_on() {
                 profile::on_wait(gil, locked, row, began_ns, now_ns);
             }
-            counters.wait_began_ns.store(began_ns, Relaxed);
+            counters.begin_wait(began_ns, &locked.hold_time);
             locked.waiters += 1;
             trace::record(EventKind::Wait, &gil.serial, counters, began_ns);
         }
@@ -115,14 +116,13 @@ pub fn timed_wait_ended(
         return;
     }
     let now_ns = gil.time_of_event_ns(locked, now_ns());
+    // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
+    let holder: &ThreadCounters = unsafe { &*locked.holder };
     if !locked.drop_requested {
         locked.drop_requested = true;
         locked.requested_ns = now_ns;
-        locked.unanswered.begin();
+        locked.unanswered.begin(holder, !locked.queue.schedules());
     } else {
-        // SAFETY: the GIL is held, so a take stored the holder's counters, which are never
-        // unmapped.
-        let holder: &ThreadCounters = unsafe { &*locked.holder };
         locked.unanswered.repeat(holder, now_ns.saturating_sub(locked.requested_ns));
     }
     locked.requested_last_ns = now_ns;
@@ -183,6 +183,10 @@ pub fn take(
     if contended {
         locked.waiters = locked.waiters.saturating_sub(u32::from(was_seen));
         taker.count_wait(wait_began_ns, now_ns);
+        if was_seen {
+            let wait_ns = now_ns.saturating_sub(wait_began_ns);
+            locked.preventable_ns = taker.divide_wait(wait_ns, &locked.hold_time);
+        }
         add(&counters.contended_takes, 1);
     }
     let kind = if contended { EventKind::ContendedTake } else { EventKind::Take };
@@ -246,16 +250,34 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, seen: bool, now_ns: u6
     let forced = locked.drop_requested;
     let hold_ns = counters.count_drop(now_ns, forced);
     holder.count_drop(hold_ns, forced);
-    let unanswered_cpu_ns = if forced { locked.unanswered.end(holder) } else { None };
+    let answer = match forced {
+        true => {
+            let ns = now_ns.saturating_sub(locked.requested_ns);
+            Some(Answer { ns, cpu_ns: locked.unanswered.end(holder, is_late(ns)) })
+        }
+        false => None,
+    };
+    if locked.preventable_ns != 0 {
+        if !is_long(hold_ns, forced) {
+            add(&holder.waited_preventable_ns, locked.preventable_ns);
+        }
+        locked.preventable_ns = 0;
+    }
+    if is_long(hold_ns, forced) {
+        let collected_ns = gil.collected.in_hold_ns(now_ns - hold_ns);
+        let parts_ns = hold_time::divide(hold_ns, answer, collected_ns);
+        locked.hold_time.iter_mut().zip(parts_ns).for_each(|(total, part)| *total += part);
+    }
     if hold_ns >= LONG_HOLD_NS {
-        gil.last_long_hold_cpu_ns.store(unanswered_cpu_ns.unwrap_or(0), Relaxed);
+        let cpu_ns = answer.and_then(|answer| answer.cpu_ns);
+        gil.last_long_hold_cpu_ns.store(cpu_ns.unwrap_or(0), Relaxed);
         gil.last_long_hold_ns[0].store(now_ns - hold_ns, Relaxed);
         gil.last_long_hold_ns[1].store(now_ns, Relaxed);
     }
     let kind = if forced { EventKind::ForcedDrop } else { EventKind::Drop };
     trace::record(kind, &gil.serial, holder, now_ns);
-    if forced {
-        holder.count_answer(now_ns.saturating_sub(locked.requested_ns), unanswered_cpu_ns);
+    if let Some(answer) = answer {
+        holder.count_answer(answer.ns, answer.cpu_ns);
     }
     if locked.requested_early {
         add(&counters.preemptions, 1);

@@ -3,6 +3,7 @@
 use headway_measure::tsc::Conversion;
 use headway_sched::ThreadId;
 
+use super::hold_time::{HoldTime, kind};
 use super::unanswered::Unanswered;
 use crate::counters::ThreadCounters;
 use crate::queue::Queue;
@@ -30,6 +31,11 @@ pub struct Locked {
     pub requested_ns: u64,
     /// When the pending request was made for the last time.
     pub requested_last_ns: u64,
+    /// What the time of all holds since the opening went to.
+    pub hold_time: HoldTime,
+    /// The part of the wait before the present hold that a policy could prevent, if the hold is
+    /// short; 0 if there was none.
+    pub preventable_ns: u64,
     /// The CPU time of the holder while the request is pending.
     pub unanswered: Unanswered,
     pub queue: Queue,
@@ -50,6 +56,8 @@ impl Locked {
             requested_early: false,
             requested_ns: 0,
             requested_last_ns: 0,
+            hold_time: [0; kind::COUNT],
+            preventable_ns: 0,
             unanswered: Unanswered::new(),
             queue: Queue::new(),
             conversion: Conversion::new(),

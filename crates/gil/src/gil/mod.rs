@@ -3,11 +3,14 @@
 //! - [`Gil::event`]: every change; [`Gil::read`]: a consistent copy.
 //! - [`locked`]: the state that the GIL's mutex guards; [`unanswered`]: what a holder does while a
 //!   drop request is pending.
+//! - [`hold_time`]: what the time of holds goes to; [`collection`]: passes of the garbage collector.
 //! - [`addresses`]: where the parts of a GIL lie in CPython's memory.
 //!
 //! Events run in hooks, with the GIL's mutex held. Readers are in any thread and take no lock.
 
 pub mod addresses;
+pub mod collection;
+pub mod hold_time;
 pub mod locked;
 pub mod unanswered;
 
@@ -21,6 +24,7 @@ use headway_measure::clock::now_ns;
 use headway_measure::tsc::Reading;
 
 use addresses::Addresses;
+use collection::Collected;
 use locked::Locked;
 
 use crate::counters::{GilCounters, Name, ProcessCounters, free_list, state};
@@ -120,6 +124,8 @@ pub struct Gil {
     /// The CPU time that the holder used in that hold while a drop request was pending; 0 if it is
     /// not known. Writer and readers: as `last_long_hold_ns`.
     pub last_long_hold_cpu_ns: AtomicU64,
+    /// The passes of the garbage collector in the present hold.
+    pub collected: Collected,
     /// Address of the `PyInterpreterState` that owns the GIL; 0 if it is not known.
     pub interpreter: AtomicUsize,
     /// The ID of that interpreter; -1 if it is not known.
@@ -157,6 +163,7 @@ impl Gil {
             locked: UnsafeCell::new(Locked::new()),
             last_long_hold_ns: [const { AtomicU64::new(0) }; 2],
             last_long_hold_cpu_ns: AtomicU64::new(0),
+            collected: Collected::new(),
             interpreter: AtomicUsize::new(0),
             interpreter_id: AtomicI64::new(-1),
             name: Name::new(),

@@ -5,8 +5,8 @@
 //! not run: the kernel runs other threads, or a call blocks with the GIL held. The CPU time tells
 //! the two cases apart.
 //!
-//! Requests that are answered cost nothing: the clock of the holder is read when a request is
-//! repeated, one switch interval after the first, and when that hold ends. Runs in hooks, with the
+//! The clock of the holder is read at the first request under the policy `interval`, which makes few,
+//! and else when a request is repeated; then at the drop, if it comes late. Runs in hooks, with the
 //! GIL's mutex held.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,9 +30,9 @@ impl Unanswered {
         Self { cpu_ns: None }
     }
 
-    /// The first drop request against a hold was made.
-    pub fn begin(&mut self) {
-        self.cpu_ns = None;
+    /// The first drop request against a hold was made. `reads`: the clock is read.
+    pub fn begin(&mut self, holder: &ThreadCounters, reads: bool) {
+        self.cpu_ns = if reads { cpu_ns_of(holder) } else { None };
     }
 
     /// The request was repeated `since_ns` after the first.
@@ -43,11 +43,11 @@ impl Unanswered {
         }
     }
 
-    /// The hold ends. Returns the CPU time that the holder has used since `repeat`, at least 1 ns;
-    /// `None` if it is not known.
+    /// The hold ends. Returns the CPU time that the holder has used since the clock was read, at
+    /// least 1 ns; `None` if it is not known, or the drop `is_late` in no way.
     #[inline]
-    pub fn end(&mut self, holder: &ThreadCounters) -> Option<u64> {
-        let before_ns = self.cpu_ns.take()?;
+    pub fn end(&mut self, holder: &ThreadCounters, is_late: bool) -> Option<u64> {
+        let before_ns = self.cpu_ns.take().filter(|_| is_late)?;
         Some(cpu_ns_of(holder)?.saturating_sub(before_ns).max(1))
     }
 }

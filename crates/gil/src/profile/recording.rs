@@ -229,7 +229,10 @@ pub fn on_drop(gil: &'static Gil, locked: &Locked, now_ns: u64) {
     let is_own = gil.holder_thread.load(Relaxed) == this_thread();
     if is_own && charges.open_charge_ns(&Side::Held).is_some() {
         let kind = if locked.drop_requested { ChargeKind::Forced } else { ChargeKind::Voluntary };
-        charge_holder(store, gil, charges, locked, kind);
+        let hold_began_ns = gil.counters().changed_ns.load(Relaxed);
+        let hold_ns = now_ns.saturating_sub(hold_began_ns);
+        let collected = 2 * gil.collected.in_hold_ns(hold_began_ns) > hold_ns;
+        charge_holder(store, gil, charges, locked, kind, collected);
     }
     charges.held.store(0, Relaxed);
 }
@@ -254,10 +257,18 @@ fn charge_waiter(store: &Store, gil: &Gil, charges: &Charges, taker: &ThreadCoun
     charges.draw_limit(&Side::Waits);
 }
 
-/// Charges what threads waited for the calling thread to its stack, and half of it to the stack
-/// that was read last during the hold, if there is one.
+/// Charges what threads waited for the calling thread to its stack, or to the garbage collector that
+/// it called if `collected`, and half of it to the stack that was read last during the hold, if there
+/// is one.
 #[inline(never)]
-fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, kind: ChargeKind) {
+fn charge_holder(
+    store: &Store,
+    gil: &Gil,
+    charges: &Charges,
+    locked: &Locked,
+    kind: ChargeKind,
+    collected: bool,
+) {
     let Some(tables) = store.try_lock() else { return };
     let Some(open_ns) = charges.open_charge_ns(&Side::Held) else { return };
     // SAFETY: the GIL is held, so a take stored the holder's counters, which are never unmapped.
@@ -278,10 +289,12 @@ fn charge_holder(store: &Store, gil: &Gil, charges: &Charges, locked: &Locked, k
             left_ns -= open_ns / 2;
         }
     }
+    let own = own_node(&tables, gil);
+    let node = if collected { own.and_then(|node| tables.collector_in(node)) } else { own };
     let key = Key {
         kind: kind as u32,
         serial,
-        node: own_node(&tables, gil).unwrap_or(store::NO_NODE),
+        node: node.unwrap_or(store::NO_NODE),
         thread,
         waiter: waiting_thread(gil, charges),
         context,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::*;
 use super::frames::{self, NO_OFFSET};
 use super::layout::LineFormat;
 use super::lines::line_of;
-use super::store::{CUT, EMPTY_STACK, Store};
+use super::store::{COLLECTOR, CUT, EMPTY_STACK, Store};
 
 /// A call: the function's name, the file and the line; 0 for an unknown line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +83,9 @@ impl<'a> Resolver<'a> {
         let (store, format) = (self.store, self.format);
         let found = self.codes.entry(code).or_insert_with(|| store.code(code));
         let frame = match found {
+            None if code == COLLECTOR => {
+                Frame { function: "(garbage collection)".into(), file: String::new(), line: 0 }
+            }
             None => Frame { function: "?".into(), file: String::new(), line: 0 },
             Some((function, file, lines, first_line)) => {
                 let line = Some(offset).filter(|offset| *offset != NO_OFFSET);

@@ -125,6 +125,7 @@ impl Reader {
         // SAFETY: `Foreign` asks the kernel to read.
         let state = unsafe { self.memory.get::<usize>(gil.addresses().last_holder())? };
         let is_read = frames::read_foreign(&mut self.memory, layout, state, &mut self.calls);
+        let collects = gil.collected.is_running(gil);
         // The thread has held the GIL all the time, so these are its calls.
         let running = running(gil, charges).filter(|running| running.hold == hold)?;
         if !is_read || charges.serial.load(Relaxed) != serial {
@@ -143,6 +144,7 @@ impl Reader {
         let open_ns = running.held_ns.saturating_sub(charges.charged_held_ns.load(Relaxed));
         // SAFETY: `Foreign` asks the kernel to read.
         let node = unsafe { tables.node_of(&mut self.memory, layout, &self.calls) };
+        let node = if collects { node.and_then(|node| tables.collector_in(node)) } else { node };
         let waiter = waiting_thread(gil, charges);
         let charged = node.is_some_and(|node| {
             charges.note_reading(hold, running.held_ns, node, waiter);

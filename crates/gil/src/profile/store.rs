@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use headway_measure::add;
 
 use super::charges::Charges;
-use super::frames::{self, Call, Calls, Memory, text_of};
+use super::frames::{self, Call, Calls, Memory, NO_OFFSET, text_of};
 use super::layout::Layout;
 use crate::counters::{GILS, Name};
 
@@ -40,6 +40,8 @@ pub const NO_NODE: u32 = u32::MAX;
 pub const EMPTY_STACK: u32 = u32::MAX - 1;
 /// The parent of the outermost kept call of a stack that was cut.
 pub const CUT: u32 = u32::MAX - 2;
+/// In place of the index of a code object: the garbage collector runs.
+pub const COLLECTOR: u32 = CODES as u32;
 
 /// The kinds of waits in `parked`. Their order is that of `WaitKind` in `parked_waits`.
 pub const PARKED_NAMES: [&[u8]; 3] = [b"locks and events", b"stopped world", b"stopping the world"];
@@ -352,6 +354,11 @@ impl StoreGuard<'_> {
             node = self.child_of(node, code, call.offset)?;
         }
         Some(if node == NO_NODE { EMPTY_STACK } else { node })
+    }
+
+    /// The node of the garbage collector that this stack called; `None` if there is no room for it.
+    pub fn collector_in(&self, stack: u32) -> Option<u32> {
+        self.child_of(if stack == EMPTY_STACK { NO_NODE } else { stack }, COLLECTOR, NO_OFFSET)
     }
 
     fn child_of(&self, parent: u32, code: u32, offset: u32) -> Option<u32> {

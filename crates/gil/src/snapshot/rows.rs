@@ -67,6 +67,18 @@ pub struct ThreadRow {
     pub longest_answer_cpu_ns: u64,
     /// The length of the time with the most CPU time.
     pub answer_with_most_cpu_ns: u64,
+    /// The parts of the waits that were behind computing that a policy could have preempted, behind
+    /// holders that did not answer, behind those that did not run, and behind passes of the garbage
+    /// collector.
+    pub waited_preventable_ns: u64,
+    pub waited_unanswered_ns: u64,
+    pub waited_off_core_ns: u64,
+    pub waited_collection_ns: u64,
+    /// The number of long passes of the garbage collector in this thread, their time, and the
+    /// longest.
+    pub collections: u64,
+    pub collected_ns: u64,
+    pub longest_collection_ns: u64,
     /// The present hold so far; 0 if the thread does not hold the GIL.
     pub holding_ns: u64,
     /// The present wait so far; 0 if the thread does not wait.
@@ -168,6 +180,13 @@ pub(super) fn thread_row(
         cpu_in_longest_answer_ns: counters.cpu_in_longest_answer_ns.load(Relaxed),
         longest_answer_cpu_ns: counters.longest_answer_cpu_ns.load(Relaxed),
         answer_with_most_cpu_ns: counters.answer_with_most_cpu_ns.load(Relaxed),
+        waited_preventable_ns: counters.waited_preventable_ns.load(Relaxed),
+        waited_unanswered_ns: counters.waited_unanswered_ns.load(Relaxed),
+        waited_off_core_ns: counters.waited_off_core_ns.load(Relaxed),
+        waited_collection_ns: counters.waited_collection_ns.load(Relaxed),
+        collections: counters.collections.load(Relaxed),
+        collected_ns: counters.collected_ns.load(Relaxed),
+        longest_collection_ns: counters.longest_collection_ns.load(Relaxed),
         holding_ns: present_ns,
         waiting_ns: match counters.wait_began_ns.load(Relaxed) {
             began_ns if began_ns == 0 || state != state::LIVE => 0,

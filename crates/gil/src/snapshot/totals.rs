@@ -40,6 +40,11 @@ pub struct ThreadTotals {
     pub gil: Option<u32>,
     pub held_ns: u64,
     pub waited_ns: u64,
+    /// Parts of `waited_ns`: see `gil::hold_time`.
+    pub waited_preventable_ns: u64,
+    pub waited_unanswered_ns: u64,
+    pub waited_off_core_ns: u64,
+    pub waited_collection_ns: u64,
     pub takes: u64,
     pub contended_takes: u64,
     pub forced_drops: u64,
@@ -131,6 +136,10 @@ impl Totals {
                     + counters.held_at_close_ns.load(Relaxed)
                     + held_now_ns,
                 waited_ns: counters.wait.sum_ns.load(Relaxed),
+                waited_preventable_ns: counters.waited_preventable_ns.load(Relaxed),
+                waited_unanswered_ns: counters.waited_unanswered_ns.load(Relaxed),
+                waited_off_core_ns: counters.waited_off_core_ns.load(Relaxed),
+                waited_collection_ns: counters.waited_collection_ns.load(Relaxed),
                 takes: counters.takes.load(Relaxed),
                 contended_takes: counters.contended_takes.load(Relaxed),
                 forced_drops: counters.forced_drops.load(Relaxed),

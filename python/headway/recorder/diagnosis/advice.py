@@ -169,8 +169,8 @@ def policy(inputs: DiagnosisInputs) -> Advice | None:
         "try": first,
         "expect": f"a request that needs less than a millisecond of the GIL waits for it at most "
         f"{threads} ms each time, one for each of the {threads} threads, and mostly far less"
-        f"{now}; calls that cannot be preempted come on top. Requests/s of those that compute "
-        "stay as they are.",
+        f"{now}{_prevented(inputs)}; calls that cannot be preempted come on top. Requests/s of "
+        "those that compute stay as they are.",
     }
 
 
@@ -181,9 +181,18 @@ def _policy_of_a_program(inputs: DiagnosisInputs) -> Advice:
     return {
         "try": "HEADWAY=priority in the program's environment",
         "expect": "a thread that needs less than a millisecond of the GIL waits for it at most a "
-        f"millisecond for each other thread, and mostly far less{now}; calls that cannot be "
+        f"millisecond for each other thread, and mostly far less{now}{_prevented(inputs)}; calls "
+        "that cannot be "
         "preempted come on top. Threads that compute get as much done as now.",
     }
+
+
+def _prevented(inputs: DiagnosisInputs) -> str:
+    """What the policy would have brought in this time, as the meter knows it of each wait."""
+    prevented, waits = inputs.waited_behind("preventable"), inputs.waits
+    if prevented is None or waits is None:
+        return ""
+    return f"; {units.seconds(prevented)} of {units.seconds(waits['sum'])} waited would be spared"
 
 
 def switch_interval(inputs: DiagnosisInputs) -> Advice | None:

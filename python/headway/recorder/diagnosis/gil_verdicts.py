@@ -1,4 +1,5 @@
-"""Verdicts on the GIL: gil-bound, convoy, long-hold; and what mod_wsgi's lower bound allows.
+"""Verdicts on the GIL: gil-bound, convoy, long-hold, garbage-collection; and what mod_wsgi's lower
+bound allows.
 
 `headway.report.diagnosis` decides; these functions put its findings into words, with evidence and
 advice. Without a GIL none of them applies.
@@ -18,7 +19,7 @@ from headway.report import columns, diagnosis, thresholds, units
 def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
     """A thread kept the GIL although other threads requested it."""
     holds, contention = inputs.counted_holds, inputs.contention
-    if not holds or contention is None or not diagnosis.is_long_hold(contention):
+    if not holds or contention is None or not _is_first(inputs, diagnosis.LONG_HOLD):
         return None
     worst = max(holds, key=waited_for)
     longest, least = waited_for(worst), min(map(inputs.counts_from, holds))
@@ -61,6 +62,81 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
                 "releases the GIL",
                 "expect": f"between two pieces others get the GIL: waits of up to one piece, "
                 f"instead of {units.seconds(longest)}.",
+            },
+        ],
+    )
+
+
+def _is_first(inputs: DiagnosisInputs, finding: str) -> bool:
+    """Whether this explains most of the waiting."""
+    return inputs.findings[:1] == [finding]
+
+
+def _besides(inputs: DiagnosisInputs) -> str:
+    """What explains most of the rest, as a sentence behind that about most of the waiting."""
+    contention, second = inputs.contention, next(iter(inputs.findings[1:]), None)
+    if contention is None or second is None:
+        return ""
+    if second == diagnosis.LONG_HOLD:
+        worst = max(inputs.counted_holds, key=waited_for)
+        return (
+            f" Besides, {columns.name(worst.get('hold_thread') or '(unnamed)')} kept it for "
+            f"{units.seconds(worst.get('hold_duration'))} at a time, which is at least "
+            f"{100 * contention.waited_for_kept_share:.0f} % of the waiting."
+        )
+    if second == diagnosis.COLLECTION:
+        return f" Besides, {_collected(inputs)}."
+    if second == diagnosis.CONVOY and inputs.victim is not None:
+        name, waited = inputs.victim
+        return (
+            f" Besides, short work waits behind computing, {columns.name(name)} most, for "
+            f"{units.seconds(waited)}: {100 * contention.preventable_share:.0f} % of the waiting."
+        )
+    return ""
+
+
+def _collected(inputs: DiagnosisInputs) -> str:
+    passes, contention = inputs.collections, inputs.contention
+    number = units.number(passes["count"] if passes else 0, "collection")
+    longest = units.seconds(passes["max"] if passes else None)
+    share = contention.collection_share if contention else 0.0
+    return (
+        f"the garbage collector kept it in {number}, for up to {longest}: {100 * share:.0f} % of "
+        "the waiting"
+    )
+
+
+def collection(inputs: DiagnosisInputs) -> Verdict | None:
+    """Threads wait for passes of the garbage collector."""
+    contention = inputs.contention
+    if contention is None or not _is_first(inputs, diagnosis.COLLECTION):
+        return None
+    alone = contention.longest_collection_s >= thresholds.LONG_HOLD_ALONE_S.value
+    return verdict(
+        "garbage-collection",
+        "critical" if alone else "warning",
+        "The garbage collector keeps the GIL",
+        f"Threads wait for the GIL, and {_collected(inputs)}. A pass cannot be preempted, and "
+        f"visits all objects that can contain others.{_besides(inputs)}",
+        inputs,
+        [
+            evidence(
+                "share of the waiting behind the garbage collector",
+                contention.collection_share,
+                "share",
+                thresholds.LONG_HOLD_SHARE,
+            ),
+            evidence("longest pass", contention.longest_collection_s, "s"),
+        ],
+        [
+            {
+                "try": "gc.freeze() when the application has been imported",
+                "expect": "passes no longer visit what exists by then, and take as much less time.",
+            },
+            {
+                "try": "a higher gc.set_threshold(), or gc.disable() with gc.collect() where "
+                "nobody waits",
+                "expect": "fewer passes; each takes as long as now.",
             },
         ],
     )
@@ -124,9 +200,8 @@ def _label(frame: Frame) -> str:
 def convoy(inputs: DiagnosisInputs) -> Verdict | None:
     """Short work waits for whole switch intervals behind work that uses them up."""
     contention, interval = inputs.contention, inputs.interval
-    if contention is None or not interval or not diagnosis.is_convoy(contention):
+    if contention is None or not interval or not _is_first(inputs, diagnosis.CONVOY):
         return None
-    whole, work = diagnosis.whole_interval_s(interval), thresholds.CONVOY_WORK.value * interval
     needs = waiting = None
     if inputs.serves:
         needs, waiting = inputs.summary["gil_held"], inputs.summary["gil_wait"]
@@ -135,25 +210,32 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
     if need is None or waits is None:
         return None
     length = waits["p90"]
-    besides = ""
-    if diagnosis.has_long_holds(contention):
-        worst = max(inputs.counted_holds, key=waited_for)
-        besides = (
-            f" Besides, {columns.name(worst.get('hold_thread') or '(unnamed)')} kept it for "
-            f"{units.seconds(worst.get('hold_duration'))} at a time, which is at least "
-            f"{100 * contention.waited_for_kept_share:.0f} % of the waiting."
+    if inputs.victim is not None:
+        name, waited = inputs.victim
+        share = contention.preventable_share
+        text = (
+            f"{100 * share:.0f} % of all waiting is that of short work, of less than a "
+            "millisecond, behind others that compute and drop the GIL only when a switch interval "
+            f"({units.seconds(interval)}) is over. {columns.name(name)} waited most of it: "
+            f"{units.seconds(waited)} in {units.seconds(inputs.seconds)}."
         )
-    return verdict(
-        "convoy",
-        "warning",
-        "A convoy: short work waits whole switch intervals for the GIL",
-        f"Half of the {who} need the GIL for less than {units.seconds(need['p50'])}, but one in "
-        f"ten waits {units.seconds(length)} or longer for it. "
-        f"{100 * contention.interval_waits_share:.0f} % of all waiting is in waits of a whole "
-        f"switch interval ({units.seconds(interval)}) and more: others compute, and drop the GIL "
-        f"only when an interval is over.{besides}",
-        inputs,
-        [
+        shares = [
+            evidence(
+                "share of the waiting that short work does behind computing",
+                share,
+                "share",
+                thresholds.PREVENTABLE_SHARE,
+            )
+        ]
+    else:
+        text = (
+            f"Half of the {who} need the GIL for less than {units.seconds(need['p50'])}, but one "
+            f"in ten waits {units.seconds(length)} or longer for it. "
+            f"{100 * contention.interval_waits_share:.0f} % of all waiting is in waits of a whole "
+            f"switch interval ({units.seconds(interval)}) and more: others compute, and drop the "
+            "GIL only when an interval is over."
+        )
+        shares = [
             evidence(
                 "share of the waiting in waits of whole switch intervals",
                 contention.interval_waits_share,
@@ -166,6 +248,16 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
                 "share",
                 thresholds.CONVOY_HELD,
             ),
+        ]
+    work, whole = thresholds.CONVOY_WORK.value * interval, diagnosis.whole_interval_s(interval)
+    return verdict(
+        "convoy",
+        "warning",
+        "A convoy: short work waits whole switch intervals for the GIL",
+        f"{text}{_besides(inputs)}",
+        inputs,
+        [
+            *shares,
             evidence(f"GIL time that half of the {who} need at most", need["p50"], "s", work),
             evidence(f"wait of the {who}, 90th percentile", length, "s", whole),
             *_most_held(inputs),
@@ -183,8 +275,10 @@ def gil_bound(inputs: DiagnosisInputs) -> Verdict | None:
     if not inputs.exact and not inputs.free_threading:
         return _gil_bound_at_least(inputs)
     gil, contention = inputs.gil, inputs.contention
-    if gil is None or contention is None or not diagnosis.is_gil_bound(contention):
+    if gil is None or contention is None or not _is_first(inputs, diagnosis.GIL_BOUND):
         return None
+    # A policy and a shorter interval help short work alone.
+    helps_short_work = inputs.victim is None or diagnosis.CONVOY in inputs.findings
     queued = is_queued(inputs)
     full = advice.full_gil(inputs)
     carries = (
@@ -213,7 +307,7 @@ def gil_bound(inputs: DiagnosisInputs) -> Verdict | None:
         "The GIL limits what gets done",
         f"The GIL ({name}) is in use {100 * inputs.gil_use:.0f} % of the time, and "
         f"{inputs.waiting:.1f} threads wait for it on average: however many threads there are, "
-        f"one computes.{starved}{of_response}{carries}"
+        f"one computes.{starved}{of_response}{carries}{_besides(inputs)}"
         + (" Requests also queue for a thread." if queued else ""),
         inputs,
         [
@@ -242,8 +336,8 @@ def gil_bound(inputs: DiagnosisInputs) -> Verdict | None:
             advice.more_processes(inputs),
             advice.own_gils(inputs),
             advice.free_threading(inputs),
-            advice.policy(inputs),
-            advice.switch_interval(inputs),
+            advice.policy(inputs) if helps_short_work else None,
+            advice.switch_interval(inputs) if helps_short_work else None,
         ),
     )
 

@@ -175,6 +175,35 @@ class DiagnosisInputs:
         return diagnosis.long_hold_s(self.interval, hold.get("hold_cpu"))
 
     @cached_property
+    def findings(self) -> list[str]:
+        """What `headway.report.diagnosis` finds about that GIL, the most of the waiting first."""
+        return diagnosis.findings(self.contention) if self.contention else []
+
+    @cached_property
+    def collections(self) -> Histogram | None:
+        """The passes of the garbage collector."""
+        return distribution(self.record, "gc_pause")
+
+    @property
+    def _divided(self) -> list[dict[str, float]] | None:
+        """The rows of threads whose waits the meter has divided by what they were behind; None if
+        it has not."""
+        rows = [row for row in self.record.get("threads", ()) if "thread_preventable" in row]
+        return rows or None
+
+    def waited_behind(self, part: str) -> float | None:
+        """The sum of a part of the threads' waits: `preventable`, `unanswered`, `collection`; None
+        if it is not known."""
+        rows = self._divided
+        return None if rows is None else sum(row.get(f"thread_{part}", 0.0) for row in rows)
+
+    @property
+    def victim(self) -> tuple[str, float] | None:
+        """The thread with the most waiting that a policy could have prevented, and how much."""
+        row = max(self._divided or (), key=lambda row: row["thread_preventable"], default=None)
+        return None if row is None else (str(row.get("thread_name")), row["thread_preventable"])
+
+    @cached_property
     def contention(self) -> Contention | None:
         """The figures of the GIL that is in use most; None without one."""
         if self.gil is None:
@@ -189,6 +218,17 @@ class DiagnosisInputs:
             delayed = delays["p50" if self.scheduled else "p90"] if delays else 0.0
         whole_s = diagnosis.whole_interval_s(self.interval or 0.0)
         waited_s = waits["sum"] if waits else 0.0
+        kept_s = max(map(waited_for, self.counted_holds), default=0.0)
+        waited_for_kept_s = min(sum(map(waited_for, self.counted_holds)), waited_s)
+        collection_s = self.waited_behind("collection") or 0.0
+        longest_collection_s = self.collections["max"] if self.collections else 0.0
+        unanswered_s = self.waited_behind("unanswered")
+        if unanswered_s is not None:
+            unanswered_s += self.waited_behind("off_core") or 0.0
+            waited_for_kept_s = min(waited_for_kept_s, unanswered_s)
+            # An event of a hold does not say what its thread did.
+            if collection_s >= unanswered_s and longest_collection_s >= diagnosis.MOSTLY * kept_s:
+                kept_s = 0.0
         return Contention(
             interval_s=self.interval,
             wall_s=self.process_seconds,
@@ -199,8 +239,11 @@ class DiagnosisInputs:
             interval_holds_s=histogram.time_from(holds, whole_s),
             needed_s=needed,
             delayed_s=delayed,
-            kept_s=max(map(waited_for, self.counted_holds), default=0.0),
-            waited_for_kept_s=min(sum(map(waited_for, self.counted_holds)), waited_s),
+            kept_s=kept_s,
+            waited_for_kept_s=waited_for_kept_s,
+            preventable_s=self.waited_behind("preventable"),
+            collection_s=collection_s,
+            longest_collection_s=longest_collection_s,
         )
 
     @property

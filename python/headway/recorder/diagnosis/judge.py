@@ -1,10 +1,9 @@
 """The rules, in an order in which each explains what the later ones would find.
 
-A cgroup that throttles the threads explains all waits that follow from it. A call that cannot be
-preempted explains waits that look like a convoy, unless waits of whole switch intervals for other
-holds are most of them, and a convoy explains waits for a full GIL. Where
-all cores are in use, more GILs bring nothing, so the cores come before the GIL. For the same reason
-they come before locks, which threads without a GIL wait for.
+A cgroup that throttles the threads explains all waits that follow from it. Of the rules on the GIL,
+that one speaks which explains most of the waiting; the order among them is for groups of processes.
+Where all cores are in use, more GILs bring nothing, so the cores come before the full GIL. For the
+same reason they come before locks, which threads without a GIL wait for.
 """
 
 from __future__ import annotations
@@ -14,7 +13,12 @@ from collections.abc import Iterable
 
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.capacity_verdicts import cpu_bound, cpu_limited, io_bound, saturated
-from headway.recorder.diagnosis.gil_verdicts import convoy, gil_bound, long_hold
+from headway.recorder.diagnosis.gil_verdicts import (
+    collection,
+    convoy,
+    gil_bound,
+    long_hold,
+)
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold
 from headway.recorder.diagnosis.parking_verdicts import lock_contention, stopped_world
 from headway.recorder.diagnosis.verdict import SEVERITIES, Evidence, Verdict, evidence, verdict
@@ -26,6 +30,7 @@ from headway.report.thresholds import Threshold
 RULES = {
     "cpu-limited": cpu_limited,
     "long-hold": long_hold,
+    "garbage-collection": collection,
     "convoy": convoy,
     "cpu-bound": cpu_bound,
     "gil-bound": gil_bound,
@@ -36,7 +41,7 @@ RULES = {
 }
 _ORDER = tuple(RULES)
 # These rules do not count requests, so they need no minimum of them.
-RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, saturated)
+RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, collection, saturated)
 
 
 def judge(

@@ -51,6 +51,7 @@ NAMES = (
     "convoy",
     "long-hold",
     "lock-contention",
+    "garbage-collection",
     "stopped-world",
     "io-bound",
     "idle",

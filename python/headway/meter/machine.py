@@ -1,0 +1,58 @@
+"""What the cores that this process may use have done since the meter was installed.
+
+A program whose cores others take waits for its GIL because a holder has no core. The counters show
+that the holder did not run; only the kernel's figures of all cores show that others did.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_KEYS = ("busy_s", "own_s", "cpu_s")
+# The CPU seconds of _KEYS when the meter was installed; None if they could not be read.
+_begun: tuple[float, ...] | None = None
+# Columns of a line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and
+# steal. Guests are part of user.
+_COLUMNS = 8
+_IDLE, _IOWAIT = 3, 4
+
+
+def begin() -> None:
+    """Begins a new time."""
+    global _begun
+    _begun = _read()
+
+
+def since_begin() -> dict[str, Any] | None:
+    """The fields of `report.model.Machine`; None if they are not known."""
+    now = _read()
+    if now is None or _begun is None:
+        return None
+    used = {
+        key: max(0.0, after - before) for key, after, before in zip(_KEYS, now, _begun, strict=True)
+    }
+    return {"cores": len(os.sched_getaffinity(0)), **used}
+
+
+def _read() -> tuple[float, ...] | None:
+    cores = {b"cpu%d" % core for core in os.sched_getaffinity(0)}
+    try:
+        with open("/proc/stat", "rb") as stat:
+            lines = stat.read().splitlines()
+        ticks = 0
+        for line in lines:
+            name, *columns = line.split()
+            if name in cores:
+                used = list(map(int, columns[:_COLUMNS]))
+                ticks += sum(used) - used[_IDLE] - used[_IOWAIT]
+        times = os.times()
+        cpu_s = times.user + times.system
+        own_s = cpu_s + times.children_user + times.children_system
+        return ticks / os.sysconf("SC_CLK_TCK"), own_s, cpu_s
+    except (OSError, ValueError, IndexError):
+        # A container may hide the file.
+        return None

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Runs the programs of tests/gallery in all views, and prints a table of what was said right.
+
+Usage: .venv/bin/python scripts/gallery.py [--runs N] [--only NAME ...]
+
+Each program runs N times under `headway run`, once more beside a process that takes a core, once
+under a recorder, and once until SIGKILL. For those in which threads wait, what `priority` would
+have prevented is compared with a run under `priority`. Takes 20 minutes with five runs.
+
+Exit status: 0 if at least 95 % was right, 1 if less was, 2 for a wrong argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "gallery"))
+
+from known_causes import PROGRAMS, SITUATIONS, Situation  # noqa: E402
+
+HEADWAY = [sys.executable, "-m", "headway"]
+TIMEOUT_S = 120
+GOAL = 0.95
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
+    return {**kept, "COLUMNS": "200", **changes}
+
+
+def run(command: list[str], **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environment(**changes), capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+
+
+def sentence_in(text: str) -> str:
+    """The last paragraph of a report, as one line."""
+    return " ".join(text.strip().split("\n\n")[-1].split())
+
+
+def under_run(situation: Situation, folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """What is said of one run, and its report."""
+    out = folder / "out.json"
+    result = run([*HEADWAY, "run", "--json", str(out), *options, program_of(situation)])
+    return sentence_in(result.stderr), json.loads(out.read_text())
+
+
+def program_of(situation: Situation) -> str:
+    return str(PROGRAMS / f"{situation.program}.py")
+
+
+@contextmanager
+def busy_process() -> Iterator[None]:
+    """A process that takes a core."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until_killed(situation: Situation, folder: Path) -> str:
+    """What `headway report` says of a run that SIGKILL ends."""
+    ledger = folder / "killed.ledger"
+    process = subprocess.Popen(
+        [sys.executable, program_of(situation)],
+        env=environment(HEADWAY=f"report={ledger}"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    # Half of the shortest program.
+    time.sleep(1.8)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    process.wait()
+    return sentence_in(run([*HEADWAY, "report", str(ledger)]).stdout)
+
+
+def under_recorder(situation: Situation, folder: Path) -> str:
+    """The name of the verdict on the total while the program runs."""
+    socket, out = folder / "socket", folder / "recorder.out"
+    with out.open("w") as stdout:
+        recorder = subprocess.Popen(
+            [
+                *HEADWAY,
+                *["telemetry", "--no-store", "--http", "127.0.0.1:0", "--listen"],
+                f"unix:{socket}",
+            ],
+            env=environment(),
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + TIMEOUT_S
+        while "http://" not in (text := out.read_text()) or not socket.exists():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"gallery: the recorder did not start: {text}")
+            time.sleep(0.05)
+        url = "http://" + text.split("http://")[1].split()[0].rstrip("/,.;")
+        process = subprocess.Popen(
+            [sys.executable, program_of(situation)],
+            env=environment(HEADWAY=f"telemetry=unix:{socket}"),
+        )
+        time.sleep(2.3)
+        with urlopen(f"{url}/api/v1/now?window=2", timeout=TIMEOUT_S) as answer:
+            found = json.load(answer)["total"]["verdict"]
+        process.kill()
+        process.wait()
+        return str(found["name"])
+    finally:
+        recorder.terminate()
+        recorder.wait()
+
+
+def predicted_and_spared(
+    situation: Situation, folder: Path, report: dict[str, Any]
+) -> tuple[float, float] | None:
+    """What `priority` would have prevented, and what it does prevent, of the short work's waits:
+    those of the threads that have at least half of such."""
+
+    def rows(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for process in (report, *report["children"]):
+            yield from process["threads"]
+
+    short = {
+        row["name"]: row
+        for row in rows(report)
+        if row["waited_s"] > 0.02 and row["waited_preventable_s"] >= row["waited_s"] / 2
+    }
+    if not short:
+        return None
+    _, other = under_run(situation, folder, "--policy", "priority")
+    waited_s = {row["name"]: row["waited_s"] for row in rows(other)}
+    predicted = sum(row["waited_preventable_s"] for row in short.values())
+    spared = sum(row["waited_s"] - waited_s.get(name, 0.0) for name, row in short.items())
+    return predicted, spared
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [each.program for each in SITUATIONS]
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of each (5)")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="these programs")
+    options = parser.parse_args()
+    if options.runs < 1:
+        parser.error(f"--runs is {options.runs}, and must be at least 1")
+    right = tried = 0
+    print(
+        "| situation | run | beside a busy process | recorder | kill -9 "
+        "| prevented: predicted, measured |"
+    )
+    print("|---|---|---|---|---|---|")
+    wrong = []
+    for situation in SITUATIONS:
+        if options.only and situation.program not in options.only:
+            continue
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+
+            def judge(sentence: str, view: str, judged: Situation = situation) -> bool:
+                problem = judged.problem(sentence)
+                if problem:
+                    wrong.append(f"{judged.program}, {view}: {problem}: {sentence}")
+                return problem is None
+
+            results = [under_run(situation, folder) for _ in range(options.runs)]
+            good = [judge(sentence, "run") for sentence, _ in results]
+            with busy_process():
+                good.append(judge(under_run(situation, folder)[0], "beside a busy process"))
+            verdict = under_recorder(situation, folder)
+            good.append(verdict in situation.verdicts)
+            if not good[-1]:
+                wrong.append(f"{situation.program}, recorder: {verdict}")
+            good.append(judge(until_killed(situation, folder), "kill -9"))
+            both = predicted_and_spared(situation, folder, results[0][1])
+        right, tried = right + sum(good), tried + len(good)
+        marks = ["right" if each else "WRONG" for each in good[options.runs :]]
+        told = "" if both is None else f"{both[0]:.2f} s, {both[1]:.2f} s"
+        runs = f"{sum(good[: options.runs])} of {options.runs}"
+        print(f"| {situation.program} | {runs} | {' | '.join(marks)} | {told} |", flush=True)
+    print(f"\n{right} of {tried} right ({100 * right / tried:.1f} %)")
+    print("\n".join(wrong))
+    return 0 if right >= GOAL * tried else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,7 @@
+"""One thread that computes."""
+
+import time
+
+END_S = time.monotonic() + 2
+while time.monotonic() < END_S:
+    sum(range(1000))
