@@ -26,7 +26,8 @@ GIL_BUILD = not sysconfig.get_config_var("Py_GIL_DISABLED")
 OTHERS = {
     *("declares_no_gil", "fork_ends_in_child", "fork_follow", "gil_begin_trace"),
     *("gil_installed", "gil_interpreters"),
-    *("gil_match_interpreters", "gil_name_gil", "gil_name_thread", "gil_policies"),
+    *("gil_match_interpreters", "gil_name_gil", "gil_name_thread", "gil_note_collection"),
+    "gil_policies",
     *("gil_read_ledger", "gil_read_ledger_trace", "gil_run", "gil_set_switch_interval"),
     *("gil_uninstall", "internal_error", "internal_errors", "kept_open"),
     *("parse_toml", "process_adopt_orphans"),

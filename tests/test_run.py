@@ -238,6 +238,8 @@ def test_nothing_large_is_imported_before_the_program() -> None:
         "headway.meter",
         "headway.meter.end",
         "headway.meter.engine",
+        "headway.meter.garbage_collection",
+        "headway.meter.machine",
         "headway.meter.report_modules",
         "headway.meter.run_settings",
         "headway.meter.start",
