@@ -92,8 +92,25 @@ def test_children_have_a_line_each() -> None:
     made = convoy()
     made["children"] = [{**convoy(), "pid": pid} for pid in range(100, 150)]
     lines = lines_of(terminal.draw(decoded(made)))
-    assert sum(line.startswith("pid 1") for line in lines) == terminal.MAX_CHILDREN
+    assert sum(line.startswith("pid 1") for line in lines) == terminal.MAX_OTHERS
+    assert any(line.startswith("child  ") for line in lines)
     assert "and 20 more (the JSON of --json FILE has them all)" in lines
+
+
+def test_the_process_whose_threads_waited_most_has_the_tables() -> None:
+    """As that of a server whose first process only waits for its workers."""
+    made = report([thread("master", holds_s=[0.001] * 5)], 10.0)
+    made["children"] = [
+        {**report([thread("idle")], 10.0), "pid": 7},
+        {**convoy(), "pid": 8, "forked_from": 4242, "command": ["gunicorn", "site"]},
+    ]
+    lines = lines_of(terminal.draw(decoded(made)))
+    assert lines[1] == "pid 8  fork of gunicorn site, 725 ms watched; its threads waited most"
+    assert any(line.startswith("echo ") for line in lines)
+    assert not any(line.startswith("master ") for line in lines)
+    rows = [line for line in lines if line.startswith(("pid 7 ", "pid 4242 "))]
+    assert len(rows) == 2, lines
+    assert any(line.startswith("process  ") for line in lines)
 
 
 def test_many_threads_end_in_a_sum() -> None:

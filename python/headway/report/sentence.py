@@ -23,17 +23,31 @@ if TYPE_CHECKING:
 
 # The share of the time waited that is called "most".
 MOST = 0.5
+# Less waiting than this in all is not worth a policy, or a table in place of the first process's.
+NOTICED_S = 0.05
 
 
 def sentence(report: GilReport) -> str:
     """Describes the process whose threads waited most: the program or one of its children."""
-    everyone = list(report.processes())
-    worst = max(everyone, key=_waiting_s)
+    worst = waited_most(report)
     said = _sentence_of(worst)
     if worst is report:
         return said
     title = processes.title(worst)
-    return f"Of {len(everyone):,} processes, {title} waited most. {said}"
+    return f"Of {sum(1 for _ in report.processes()):,} processes, {title} waited most. {said}"
+
+
+def waited_most(report: GilReport) -> GilReport:
+    """The process whose threads waited most."""
+    return max(report.processes(), key=_waiting_s)
+
+
+def shown(report: GilReport) -> GilReport:
+    """The process to show in detail: that whose threads waited most, unless it is a little."""
+    worst = waited_most(report)
+    waited_s, parked_s = _waiting_s(worst)
+    little_s = max(NOTICED_S, thresholds.LITTLE_WAITING.value * worst.wall_s)
+    return worst if parked_s or waited_s >= little_s else report
 
 
 def _waiting_s(process: GilReport) -> tuple[float, float]:
@@ -353,7 +367,7 @@ class _Waits:
         preventable_s = sum(map(_preventable_s, self.threads))
         victim = self._victim()
         mostly = _preventable_s(victim) >= MOST * victim.waited_s
-        if self.policy != "interval" or not preventable_s or not mostly:
+        if self.policy != "interval" or preventable_s < NOTICED_S or not mostly:
             return ""
         waited_s = units.seconds(self.gil.wait.sum_s)
         return (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 MAX_THREADS = 20
-MAX_CHILDREN = 30
+MAX_OTHERS = 30
 MIN_NAME = 12
 # The columns left of a histogram's bars: multiple, limit, axis.
 LABEL_COLUMNS = 21
@@ -75,21 +75,17 @@ class Style:
 
 
 def draw(report: GilReport, style: Style | None = None) -> str:
-    """The whole report, with a newline at its end. The default style has 80 columns and no
-    colour."""
+    """The whole report, with a newline at its end: the process whose threads waited most, and the
+    others as rows. The default style has 80 columns and no colour."""
     style = style or Style()
+    shown = sentence.shown(report)
     lines = [*_heading(report, style), ""]
-    for gil in report.gils:
-        lines += [*_gil(gil, style), *_scheduling(gil, report, style), ""]
-    if report.threads:
-        lines += [*_threads(report, style), ""]
-    for gil in report.gils:
-        if gil.wait.count:
-            lines += [*_waits(gil, report, style), ""]
-    if report.free_threading:
-        lines += [*_free_threading(report.free_threading, report.wall_s, style), ""]
-    if report.children:
-        lines += [*_children(report.children, style), ""]
+    if shown is not report:
+        lines[-1:] = [*_of_process(shown, style), ""]
+    lines += _figures(shown, style)
+    others = [process for process in report.processes() if process is not shown]
+    if others:
+        lines += [*_others(others, "child" if shown is report else "process", style), ""]
     missing = _missing(report)
     if missing:
         lines += [*_wrap(missing, style.width), ""]
@@ -99,6 +95,28 @@ def draw(report: GilReport, style: Style | None = None) -> str:
     lines += _wrap(sentence.sentence(report), style.width)
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     return text if style.blocks else text.replace("µ", "u")
+
+
+def _figures(process: GilReport, style: Style) -> list[str]:
+    """The tables of one process, each with an empty line behind it."""
+    lines = []
+    for gil in process.gils:
+        lines += [*_gil(gil, style), *_scheduling(gil, process, style), ""]
+    if process.threads:
+        lines += [*_threads(process, style), ""]
+    for gil in process.gils:
+        if gil.wait.count:
+            lines += [*_waits(gil, process, style), ""]
+    if process.free_threading:
+        lines += [*_free_threading(process.free_threading, process.wall_s, style), ""]
+    return lines
+
+
+def _of_process(process: GilReport, style: Style) -> list[str]:
+    """The heading of the process that is shown in place of the program's first."""
+    facts = f"{units.seconds(process.wall_s)} watched; its threads waited most"
+    label = processes.label(process)
+    return _titled(f"pid {process.pid}", f"{label}, {facts}" if label else facts, style)
 
 
 def _heading(report: GilReport, style: Style) -> list[str]:
@@ -320,27 +338,27 @@ def _labelled(label: str, time_s: float, said: str, style: Style) -> list[str]:
     return [start + first, *(" " * len(start) + line for line in rest)]
 
 
-def _children(children: Sequence[GilReport], style: Style) -> list[str]:
+def _others(others: Sequence[GilReport], title: str, style: Style) -> list[str]:
     table = []
-    ranked = sorted(children, key=lambda child: -sum(row.waited_s for row in child.threads))
-    for child in ranked[:MAX_CHILDREN]:
-        held_s = sum(gil.held_s for gil in child.gils)
-        waits = [gil.wait for gil in child.gils if gil.wait.count]
+    ranked = sorted(others, key=lambda process: -sum(row.waited_s for row in process.threads))
+    for process in ranked[:MAX_OTHERS]:
+        held_s = sum(gil.held_s for gil in process.gils)
+        waits = [gil.wait for gil in process.gils if gil.wait.count]
         table.append(
             [
-                f"pid {child.pid} {processes.label(child)}".rstrip(),
-                units.seconds(child.wall_s),
+                f"pid {process.pid} {processes.label(process)}".rstrip(),
+                units.seconds(process.wall_s),
                 units.seconds(held_s),
-                units.share(held_s, child.wall_s),
-                units.seconds(sum(thread.waited_s for thread in child.threads)),
+                units.share(held_s, process.wall_s),
+                units.seconds(sum(thread.waited_s for thread in process.threads)),
                 f"{sum(wait.count for wait in waits):,}",
                 units.seconds(max((wait.max_s or 0.0 for wait in waits), default=None)),
             ]
         )
-    head = ["child", "watched", "held", "of the time", "waited", "waits", "longest"]
+    head = [title, "watched", "held", "of the time", "waited", "waits", "longest"]
     lines = _table(head, table, style, ("of the time", "waits"))
-    if len(children) > MAX_CHILDREN:
-        more = f"{len(children) - MAX_CHILDREN:,} more"
+    if len(others) > MAX_OTHERS:
+        more = f"{len(others) - MAX_OTHERS:,} more"
         lines.append(style.dim(f"and {more} (the JSON of --json FILE has them all)"))
     return lines
 
