@@ -60,8 +60,8 @@ FEW = {"waited_s": 0.49, "interval_waits_s": 0.48}
         ({**FEW, "kept_s": 0.3, "waited_for_kept_s": 0.4}, HEALTHY),
         ({**FEW, "kept_s": 1.0}, LONG_HOLD),
         # Where the meter divided the waits, their lengths do not count.
-        ({"preventable_s": 4.6, "interval_waits_s": 0.0}, CONVOY),
-        ({"preventable_s": 4.4}, GIL_BOUND),
+        ({"preventable_s": 3.1, "interval_waits_s": 0.0}, CONVOY),
+        ({"preventable_s": 2.9}, GIL_BOUND),
         ({"preventable_s": 0.91, "used_s": 7.9}, CONVOY),
         ({"preventable_s": 0.89, "used_s": 7.9}, HEALTHY),
         ({**FEW, "preventable_s": 0.49, "used_s": 7.9}, HEALTHY),

@@ -62,7 +62,10 @@ def difference(after: Raw, before: Raw) -> Raw:
 def _machine(after: Raw | None, before: Raw | None) -> Raw | None:
     if after is None or before is None:
         return None
-    return {**after, **{key: after[key] - before[key] for key in ("busy_s", "own_s", "cpu_s")}}
+    return {
+        **after,
+        **{key: max(0.0, after[key] - before[key]) for key in ("busy_s", "own_s", "cpu_s")},
+    }
 
 
 def _parks(after: Raw, before: Raw) -> Raw:

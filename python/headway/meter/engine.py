@@ -40,12 +40,14 @@ def install(
         raise ValueError(f"policy is {policy!r}, and must be one of {', '.join(map(repr, names))}")
     try:
         place = os.fsencode(ledger) if isinstance(ledger, str) else ledger
+        was_installed = native.gil_installed()
         native.gil_install(policy, kernel_hints, place, run)
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
     thread_names.follow(native.gil_name_thread)
     garbage_collection.follow(native.gil_note_collection)
-    machine.begin()
+    if not was_installed:
+        machine.begin()
 
 
 def policies() -> dict[str, str]:
@@ -59,6 +61,7 @@ def uninstall() -> None:
     thread_names.tell_running(native.gil_name_thread)
     garbage_collection.unfollow(native.gil_note_collection)
     native.gil_uninstall()
+    machine.end()
 
 
 def is_installed() -> bool:

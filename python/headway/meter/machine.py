@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _KEYS = ("busy_s", "own_s", "cpu_s")
-# The CPU seconds of _KEYS when the meter was installed; None if they could not be read.
+# The process that the figures are of, and its CPU seconds of _KEYS at the installation and at the
+# end of it; None while the meter is there, and for what could not be read.
+_pid = 0
 _begun: tuple[float, ...] | None = None
+_ended: tuple[float, ...] | None = None
 # Columns of a line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and
 # steal. Guests are part of user.
 _COLUMNS = 8
@@ -22,25 +25,32 @@ _IDLE, _IOWAIT = 3, 4
 
 
 def begin() -> None:
-    """Begins a new time."""
-    global _begun
-    _begun = _read()
+    """The meter has been installed."""
+    global _pid, _begun, _ended
+    _pid, _begun, _ended = os.getpid(), _read(), None
+
+
+def end() -> None:
+    """The meter is removed: the counters grow no more."""
+    global _ended
+    _ended = _read()
 
 
 def since_begin() -> dict[str, Any] | None:
-    """The fields of `report.model.Machine`; None if they are not known."""
-    now = _read()
-    if now is None or _begun is None:
+    """The fields of `report.model.Machine`; None if they are not known, as in a forked child, whose
+    counters begin later."""
+    now = _ended or _read()
+    if now is None or _begun is None or os.getpid() != _pid:
         return None
     used = {
         key: max(0.0, after - before) for key, after, before in zip(_KEYS, now, _begun, strict=True)
     }
-    return {"cores": len(os.sched_getaffinity(0)), **used}
+    return {"cores": len(os.sched_getaffinity(_pid)), **used}
 
 
 def _read() -> tuple[float, ...] | None:
-    cores = {b"cpu%d" % core for core in os.sched_getaffinity(0)}
     try:
+        cores = {b"cpu%d" % core for core in os.sched_getaffinity(os.getpid())}
         with open("/proc/stat", "rb") as stat:
             lines = stat.read().splitlines()
         ticks = 0

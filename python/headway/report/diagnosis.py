@@ -13,8 +13,8 @@ from headway.report import thresholds
 LONG_HOLD, CONVOY, GIL_BOUND, HEALTHY = "long-hold", "convoy", "gil-bound", "healthy"
 COLLECTION = "garbage-collection"
 LOCK_CONTENTION, STOPPED_WORLD = "lock-contention", "stopped-world"
-# A pass of the garbage collector that is this part of a hold explains it.
-MOSTLY = 0.8
+# The part of the waiting from which on a convoy, which a policy ends, comes before a full GIL.
+CONVOY_FIRST = 1 / 3
 
 
 class Contention:
@@ -28,9 +28,10 @@ class Contention:
       switch interval (`whole_interval_s`) or longer.
     - `needed_s`: how long the work that waits most typically needs the GIL at a time.
     - `delayed_s`: the typical wait of that work; None if it is unknown.
-    - `kept_s`: the longest time that a holder kept the GIL after a drop request, unless it
-      collected garbage.
-    - `waited_for_kept_s`: the sum of waits for all holds that are long by `long_hold_s`.
+    - `kept_s`: the longest time that a holder kept the GIL after a drop request, without passes of
+      the garbage collector.
+    - `waited_for_kept_s`: the sum of waits for holders that did not answer a drop request. Where
+      the meter did not divide the waits, those for holds that are long by `long_hold_s`.
     - `preventable_s`: the sum of the waits that a policy could have prevented, those for short work
       behind computing that can be preempted; None if the meter did not divide the waits.
     - `collection_s`: the sum of the waits behind passes of the garbage collector.
@@ -153,7 +154,7 @@ def finding(contention: Contention) -> str:
 def findings(contention: Contention) -> list[str]:
     """What explains a part of the waiting that counts: of LONG_HOLD, COLLECTION, CONVOY and
     GIL_BOUND those that hold, the one with the largest part first. A hold of a second is first in
-    any case."""
+    any case, and a convoy of a third before a full GIL: a policy ends it."""
     shares = {}
     if has_long_holds(contention):
         shares[LONG_HOLD] = contention.waited_for_kept_share
@@ -164,6 +165,8 @@ def findings(contention: Contention) -> list[str]:
     if is_gil_bound(contention):
         # Equal work that waits for each other.
         shares[GIL_BOUND] = max(0.0, 1 - sum(shares.values()))
+    if shares.get(CONVOY, 0.0) >= CONVOY_FIRST and GIL_BOUND in shares:
+        shares[GIL_BOUND] = min(shares[GIL_BOUND], shares[CONVOY])
     found = sorted(shares, key=lambda name: -shares[name])
     alone_s = thresholds.LONG_HOLD_ALONE_S.value
     longest_pass_s = min(contention.longest_collection_s, contention.collection_s)
@@ -175,9 +178,13 @@ def findings(contention: Contention) -> list[str]:
 
 def has_long_holds(contention: Contention) -> bool:
     """Whether waits for holders that do not answer drop requests are a part of the waiting that
-    counts."""
+    counts, and the holders kept the GIL for longer than Python code does."""
     share = contention.waited_for_kept_share
-    return share >= thresholds.LONG_HOLD_SHARE.value and not is_little(contention)
+    return (
+        share >= thresholds.LONG_HOLD_SHARE.value
+        and contention.kept_s >= thresholds.C_CODE_CPU_S.value
+        and not is_little(contention)
+    )
 
 
 def has_collections(contention: Contention) -> bool:
@@ -190,10 +197,7 @@ def is_convoy(contention: Contention) -> bool:
     """Whether short work waits behind computing that can be preempted, for a part of the waiting
     that counts."""
     share = contention.preventable_share
-    return (
-        share >= thresholds.PREVENTABLE_SHARE.value
-        and share * contention.waiting >= thresholds.LITTLE_WAITING.value
-    )
+    return share >= thresholds.PREVENTABLE_SHARE.value and not is_little(contention)
 
 
 def lacks_cores(

@@ -72,13 +72,7 @@ def _sentence_of(report: GilReport) -> str:
         return kept
     taken = _cores_taken(report, gil)
     if taken is not None and gil is not None:
-        threads = report.threads_of(gil)
-        contention = contention_of(gil, threads, report.switch_interval_s)
-        found = diagnosis.findings(contention) if waits else []
-        besides = _Waits(gil, threads, report, contention).besides
-        # Holders without a core explain long holds and a full GIL.
-        own = (each for each in found if each in (diagnosis.CONVOY, diagnosis.COLLECTION))
-        return taken + "".join(besides(each) for each in list(own)[:1])
+        return taken + _besides_taken_cores(report, gil)
     parked = _parked(parks)
     if report.gil == "disabled" and not waits:
         came_on = units.seconds(sum(each.held_s for each in gils))
@@ -120,6 +114,17 @@ def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
         f"{units.seconds(machine.cpu_s)} of the {units.seconds(used_s)} in which its threads held "
         "the GIL or were to have it."
     )
+
+
+def _besides_taken_cores(report: GilReport, gil: GilRow) -> str:
+    """What else explains waiting. Holders without a core explain long holds and a full GIL."""
+    threads = report.threads_of(gil)
+    if not threads or not gil.wait.count:
+        return ""
+    contention = contention_of(gil, threads, report.switch_interval_s)
+    own = (diagnosis.CONVOY, diagnosis.COLLECTION)
+    found = [each for each in diagnosis.findings(contention) if each in own]
+    return _Waits(gil, threads, report, contention).besides(found)
 
 
 def _still_kept(report: GilReport) -> str | None:
@@ -244,8 +249,6 @@ def unanswered(report: GilReport) -> str:
     # A report of an earlier version may lack the time.
     time = "" if kept_s is None else f" for {units.seconds(kept_s)}"
     kept = f"{name} kept the GIL{time} after it was asked to drop it{others}"
-    if _is_collection(row):
-        return f"{kept}: it collected garbage."
     if cpu_s is None:
         return f"{kept}."
     if in_c:
@@ -273,8 +276,7 @@ def _of_waits(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> str:
     found = diagnosis.findings(contention)
     if found:
         shown = _Waits(gil, threads, report, contention)
-        besides = shown.besides(found[1]) if found[1:] else ""
-        return shown.first(found[0]) + besides
+        return shown.first(found[0]) + shown.besides(found[1:])
     waiter = max(threads, key=_waited_s)
     waited = _waited(waiter, gil)
     if diagnosis.is_little(contention):
@@ -325,8 +327,10 @@ class _Waits:
             f"{_holders(self.threads)} held the GIL most."
         )
 
-    def besides(self, finding: str) -> str:
-        """What explains most of the rest, as a sentence behind the first."""
+    def besides(self, findings: list[str]) -> str:
+        """What explains most of the rest, as a sentence behind the first; "" for nothing but equal
+        work."""
+        finding = next((each for each in findings if each != diagnosis.GIL_BOUND), None)
         if finding == diagnosis.LONG_HOLD:
             share = _of_the_waiting(self.contention.waited_for_kept_share)
             return f" Besides, {self._kept()}, {share}."
@@ -399,42 +403,20 @@ def _preventable_s(thread: ThreadRow) -> float:
 
 
 def _kept_s(thread: ThreadRow) -> float:
-    """The longest time from a drop request to the drop, unless the thread collected garbage."""
-    kept_s = thread.longest_unanswered_s or 0.0
-    return 0.0 if _is_collection(thread) else kept_s
-
-
-def _is_collection(thread: ThreadRow) -> bool:
-    """Whether the thread answered its latest drop late because it collected garbage."""
-    kept_s, longest_s = thread.longest_unanswered_s or 0.0, thread.longest_collection_s or 0.0
-    return bool(longest_s) and longest_s >= diagnosis.MOSTLY * kept_s
+    return thread.longest_unanswered_s or 0.0
 
 
 def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> Contention:
     """The figures of a GIL for the diagnosis of its threads."""
     waiter = max(threads, key=_waited_s)
-    limits_s = [
-        diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
-        for thread in threads
-        if _kept_s(thread) >= diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
-    ]
-    kept_s = waited_for_kept_s = 0.0
-    if limits_s:
-        kept_s = max(map(_kept_s, threads))
-        # The counters do not record which wait was for which hold. Such a wait is as long as its
-        # hold, and all waits for one hold add up to the hold times the waiting threads.
-        limit_s = min(limits_s)
-        waiting = max(1.0, gil.wait.sum_s / gil.wall_s)
-        waited_for_kept_s = min(
-            gil.wait.time_above_s(limit_s), gil.hold.time_above_s(limit_s) * waiting
-        )
+    kept_s, waited_for_kept_s = _long_holds(gil, threads, interval_s)
     divided = [thread for thread in threads if thread.waited_preventable_s is not None]
     if divided:
-        unanswered_s = sum(
-            (thread.waited_unanswered_s or 0.0) + (thread.waited_off_core_s or 0.0)
-            for thread in divided
-        )
-        waited_for_kept_s = min(waited_for_kept_s, unanswered_s)
+        kept_s = max(map(_kept_s, threads))
+        # Without a long hold, holders that did not run lost their cores for a moment.
+        off_core_s = sum(thread.waited_off_core_s or 0.0 for thread in divided)
+        unanswered_s = sum(thread.waited_unanswered_s or 0.0 for thread in divided)
+        waited_for_kept_s = unanswered_s + (off_core_s if waited_for_kept_s else 0.0)
     whole_s = diagnosis.whole_interval_s(interval_s or 0.0)
     return Contention(
         interval_s=interval_s,
@@ -452,6 +434,26 @@ def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
         collection_s=sum(thread.waited_collection_s or 0.0 for thread in divided),
         longest_collection_s=max(thread.longest_collection_s or 0.0 for thread in threads),
     )
+
+
+def _long_holds(
+    gil: GilRow, threads: list[ThreadRow], interval_s: float | None
+) -> tuple[float, float]:
+    """The longest time after a drop request, if there are long holds, and an estimate of the waits
+    for all of them: the counters do not record which wait was for which hold."""
+    limits_s = [
+        diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
+        for thread in threads
+        if _kept_s(thread) >= diagnosis.long_hold_s(interval_s, thread.longest_unanswered_cpu_s)
+    ]
+    if not limits_s:
+        return 0.0, 0.0
+    # Such a wait is as long as its hold, and all waits for one hold add up to the hold times the
+    # waiting threads.
+    limit_s = min(limits_s)
+    waiting = max(1.0, gil.wait.sum_s / gil.wall_s)
+    waited_s = min(gil.wait.time_above_s(limit_s), gil.hold.time_above_s(limit_s) * waiting)
+    return max(map(_kept_s, threads)), waited_s
 
 
 def _length(gil: GilRow, waiter: ThreadRow, interval_s: float | None) -> str:

@@ -73,7 +73,7 @@ PREVENTABLE_SHARE = Threshold(
     0.1,
     "share",
     "There is a convoy if at least this part of all waiting is that of work of less than a "
-    "millisecond behind code that computes, and that part is not too little either.",
+    "millisecond behind code that computes.",
     "This is what the policy `priority` prevents; less would not be noticed.",
 )
 CONVOY_TIME = Threshold(

@@ -33,7 +33,8 @@ pub struct ThreadCounters {
     pub forced_waited_ns: AtomicU64,
     /// The hold during which the GIL's counters closed, up to that moment.
     pub held_at_close_ns: AtomicU64,
-    /// The longest time from a drop request against this thread to the drop that answered it.
+    /// The longest time from a drop request against this thread to the drop that answered it,
+    /// without what the garbage collector took of it.
     pub longest_answer_ns: AtomicU64,
     /// The CPU time that this thread used in that time; 0 if it is not known. See `unanswered`.
     pub cpu_in_longest_answer_ns: AtomicU64,
@@ -54,11 +55,12 @@ pub struct ThreadCounters {
     pub collections: AtomicU64,
     pub collected_ns: AtomicU64,
     pub longest_collection_ns: AtomicU64,
-    /// The totals of the GIL's `hold_time` when the present wait began.
+    /// The totals of the GIL when the present wait began: its `hold_time`, and that of its garbage
+    /// collector.
     pub hold_time_at_wait: [AtomicU64; kind::COUNT],
-    /// `takes` at the last forced drop, 0 before the first. If it is still the same, a wait follows
-    /// that drop.
-    pub takes_at_forced_drop: AtomicU64,
+    pub collected_at_wait_ns: AtomicU64,
+    /// The number of the take that follows the last forced drop; 0 before the first such drop.
+    pub take_after_forced_drop: AtomicU64,
     /// When the present wait began; 0 while the thread does not wait.
     pub wait_began_ns: AtomicU64,
     pub name: Name,
@@ -96,7 +98,8 @@ impl ThreadCounters {
             collected_ns: AtomicU64::new(0),
             longest_collection_ns: AtomicU64::new(0),
             hold_time_at_wait: [const { AtomicU64::new(0) }; kind::COUNT],
-            takes_at_forced_drop: AtomicU64::new(0),
+            collected_at_wait_ns: AtomicU64::new(0),
+            take_after_forced_drop: AtomicU64::new(0),
             wait_began_ns: AtomicU64::new(0),
             name: Name::new(),
             wait: AtomicHistogram::new(),
@@ -104,36 +107,39 @@ impl ThreadCounters {
         }
     }
 
-    /// A wait begins, at `began_ns`.
+    /// A wait begins, at `began_ns`, with the GIL's totals of the moment.
     #[inline]
-    pub fn begin_wait(&self, began_ns: u64, hold_time: &HoldTime) {
+    pub fn begin_wait(&self, began_ns: u64, hold_time: &HoldTime, collected_ns: u64) {
         self.wait_began_ns.store(began_ns, Relaxed);
+        self.collected_at_wait_ns.store(collected_ns, Relaxed);
         for (mine, total_ns) in self.hold_time_at_wait.iter().zip(hold_time) {
             mine.store(*total_ns, Relaxed);
         }
     }
 
-    /// A wait of `wait_ns` that `begin_wait` saw has ended. Returns the part that was behind
-    /// computing, if the thread had dropped the GIL by itself before.
+    /// A wait of `wait_ns` that `begin_wait` saw has ended in a take, which has been counted; the
+    /// others are the GIL's totals now. Returns the part that was behind computing, if the thread
+    /// had dropped the GIL by itself before.
     #[inline]
-    pub fn divide_wait(&self, wait_ns: u64, hold_time: &HoldTime) -> u64 {
+    pub fn divide_wait(&self, wait_ns: u64, hold_time: &HoldTime, collected_ns: u64) -> u64 {
+        let before_ns = self.collected_at_wait_ns.load(Relaxed);
+        let collected_ns = collected_ns.saturating_sub(before_ns).min(wait_ns);
         let mut before = [0; kind::COUNT];
         for (ns, noted) in before.iter_mut().zip(&self.hold_time_at_wait) {
             *ns = noted.load(Relaxed);
         }
-        let parts = hold_time::parts_of_wait(before, *hold_time, wait_ns);
+        let parts = hold_time::parts_of_wait(before, *hold_time, wait_ns - collected_ns);
         for (sum, part_ns) in [
             (&self.waited_unanswered_ns, parts[kind::UNANSWERED]),
             (&self.waited_off_core_ns, parts[kind::OFF_CORE]),
-            (&self.waited_collection_ns, parts[kind::COLLECTION]),
+            (&self.waited_collection_ns, collected_ns),
         ] {
             if part_ns != 0 {
                 add(sum, part_ns);
             }
         }
-        // The take has been counted.
-        let takes = self.takes_at_forced_drop.load(Relaxed);
-        let follows_forced_drop = takes != 0 && takes + 1 == self.takes.load(Relaxed);
+        let follows_forced_drop =
+            self.take_after_forced_drop.load(Relaxed) == self.takes.load(Relaxed);
         if follows_forced_drop { 0 } else { parts[kind::PREEMPTIBLE] }
     }
 
@@ -158,7 +164,7 @@ impl ThreadCounters {
         self.hold.record(hold_ns);
         add(if forced { &self.forced_drops } else { &self.voluntary_drops }, 1);
         if forced {
-            self.takes_at_forced_drop.store(self.takes.load(Relaxed), Relaxed);
+            self.take_after_forced_drop.store(self.takes.load(Relaxed) + 1, Relaxed);
         }
     }
 
@@ -236,7 +242,7 @@ impl ThreadCounters {
         }
         self.longest().as_flattened().iter().for_each(|time| time.store(0, Relaxed));
         self.longest_collection_ns.store(0, Relaxed);
-        self.takes_at_forced_drop.store(0, Relaxed);
+        self.take_after_forced_drop.store(0, Relaxed);
         self.wait_began_ns.store(0, Relaxed);
         self.aggregated.store(0, Relaxed);
         self.native_id.store(0, Relaxed);

@@ -16,7 +16,7 @@ use headway_measure::add;
 use headway_measure::clock::now_ns;
 
 use crate::counters::{ProcessCounters, ThreadCounters};
-use crate::gil::hold_time::{self, Answer, is_late, is_long};
+use crate::gil::hold_time::{self, Answer, Cpu, is_late};
 use crate::gil::locked::Locked;
 use crate::gil::{Gil, LONG_HOLD_NS};
 use crate::profile::{self, EndedWait};
@@ -70,7 +70,7 @@ pub fn timed_wait_began(
             if profile::is_on() {
                 profile::on_wait(gil, locked, row, began_ns, now_ns);
             }
-            counters.begin_wait(began_ns, &locked.hold_time);
+            counters.begin_wait(began_ns, &locked.hold_time, gil.collected.total_ns());
             locked.waiters += 1;
             trace::record(EventKind::Wait, &gil.serial, counters, began_ns);
         }
@@ -121,9 +121,11 @@ pub fn timed_wait_ended(
     if !locked.drop_requested {
         locked.drop_requested = true;
         locked.requested_ns = now_ns;
-        locked.unanswered.begin(holder, !locked.queue.schedules());
+        locked.collected_at_request_ns = gil.collected.total_ns();
+        locked.unanswered.begin(holder, now_ns, !locked.queue.schedules());
     } else {
-        locked.unanswered.repeat(holder, now_ns.saturating_sub(locked.requested_ns));
+        let since_ns = now_ns.saturating_sub(locked.requested_ns);
+        locked.unanswered.repeat(holder, now_ns, since_ns);
     }
     locked.requested_last_ns = now_ns;
     locked.requested_early |= outcome == Outcome::RequestedEarly;
@@ -185,7 +187,8 @@ pub fn take(
         taker.count_wait(wait_began_ns, now_ns);
         if was_seen {
             let wait_ns = now_ns.saturating_sub(wait_began_ns);
-            locked.preventable_ns = taker.divide_wait(wait_ns, &locked.hold_time);
+            let collected_ns = gil.collected.total_ns();
+            locked.preventable_ns = taker.divide_wait(wait_ns, &locked.hold_time, collected_ns);
         }
         add(&counters.contended_takes, 1);
     }
@@ -250,34 +253,29 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, seen: bool, now_ns: u6
     let forced = locked.drop_requested;
     let hold_ns = counters.count_drop(now_ns, forced);
     holder.count_drop(hold_ns, forced);
-    let answer = match forced {
-        true => {
-            let ns = now_ns.saturating_sub(locked.requested_ns);
-            Some(Answer { ns, cpu_ns: locked.unanswered.end(holder, is_late(ns)) })
-        }
-        false => None,
-    };
+    let answer = if forced { Some(answer(gil, locked, holder, now_ns)) } else { None };
+    let is_long = hold_time::is_long(hold_ns, forced && !locked.requested_early);
     if locked.preventable_ns != 0 {
-        if !is_long(hold_ns, forced) {
+        if !is_long {
             add(&holder.waited_preventable_ns, locked.preventable_ns);
         }
         locked.preventable_ns = 0;
     }
-    if is_long(hold_ns, forced) {
-        let collected_ns = gil.collected.in_hold_ns(now_ns - hold_ns);
-        let parts_ns = hold_time::divide(hold_ns, answer, collected_ns);
+    if is_long {
+        let collected_ns = gil.collected.in_hold_ns(now_ns - hold_ns).min(hold_ns);
+        let parts_ns = hold_time::divide(hold_ns - collected_ns, answer);
         locked.hold_time.iter_mut().zip(parts_ns).for_each(|(total, part)| *total += part);
     }
     if hold_ns >= LONG_HOLD_NS {
-        let cpu_ns = answer.and_then(|answer| answer.cpu_ns);
-        gil.last_long_hold_cpu_ns.store(cpu_ns.unwrap_or(0), Relaxed);
+        let cpu = answer.and_then(|answer| answer.cpu);
+        gil.last_long_hold_cpu_ns.store(cpu.map_or(0, |cpu| cpu.used_ns), Relaxed);
         gil.last_long_hold_ns[0].store(now_ns - hold_ns, Relaxed);
         gil.last_long_hold_ns[1].store(now_ns, Relaxed);
     }
     let kind = if forced { EventKind::ForcedDrop } else { EventKind::Drop };
     trace::record(kind, &gil.serial, holder, now_ns);
     if let Some(answer) = answer {
-        holder.count_answer(answer.ns, answer.cpu_ns);
+        holder.count_answer(answer.ns, answer.cpu.map(|cpu| cpu.used_ns));
     }
     if locked.requested_early {
         add(&counters.preemptions, 1);
@@ -291,6 +289,21 @@ fn drop_by_holder(gil: &'static Gil, locked: &mut Locked, seen: bool, now_ns: u6
         let waiters = unsafe { &mut LockedWaiters::of_locked_gil() };
         let woken = locked.queue.dropped(waiters, locked.last_holder, forced, seen, now_ns);
         gil.forced_switch.note_drop(woken);
+    }
+}
+
+/// How the holder answers a drop request by the drop that ends its hold.
+fn answer(gil: &Gil, locked: &mut Locked, holder: &ThreadCounters, now_ns: u64) -> Answer {
+    let answer_ns = now_ns.saturating_sub(locked.requested_ns);
+    // The collector answers no request, and uses CPU time.
+    let collected_ns = gil.collected.total_ns().saturating_sub(locked.collected_at_request_ns);
+    let cpu = locked.unanswered.end(holder, now_ns, is_late(answer_ns));
+    Answer {
+        ns: answer_ns.saturating_sub(collected_ns),
+        cpu: cpu.map(|cpu| Cpu {
+            used_ns: cpu.used_ns.saturating_sub(collected_ns).max(1),
+            of_ns: cpu.of_ns.saturating_sub(collected_ns),
+        }),
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use headway_measure::add;
+
 use super::{Gil, life};
 use crate::counters::ThreadCounters;
 use crate::installation::is_installed;
@@ -14,23 +16,31 @@ use crate::registry::{gils, rows};
 /// Shorter passes are left out: there may be a thousand a second.
 const LEAST_NS: u64 = 100_000;
 
-/// The passes in one hold. Writer: the holder. Readers: the event that ends the hold, which is the
-/// holder's too unless its drop was not seen, and the sampler of the profile. Relaxed.
+/// The passes of a GIL's holders. Writers: the holder, and an opening. Relaxed.
 pub struct Collected {
-    /// When the hold began that `ns` belongs to.
+    /// The time of all passes; it only grows. Readers: events.
+    total_ns: AtomicU64,
+    /// The part of it in the hold that began at `hold_began_ns`. Reader: the event that ends the
+    /// hold, which is the holder's own unless its drop was not seen.
+    in_hold_ns: AtomicU64,
     hold_began_ns: AtomicU64,
-    ns: AtomicU64,
-    /// `threads::this_thread` of the thread that collects now; 0 for none.
+    /// `threads::this_thread` of the thread that collects now; 0 for none. Reader: the sampler of
+    /// the profile.
     thread: AtomicUsize,
 }
 
 impl Collected {
     pub const fn new() -> Self {
         Self {
+            total_ns: AtomicU64::new(0),
+            in_hold_ns: AtomicU64::new(0),
             hold_began_ns: AtomicU64::new(0),
-            ns: AtomicU64::new(0),
             thread: AtomicUsize::new(0),
         }
+    }
+
+    pub fn total_ns(&self) -> u64 {
+        self.total_ns.load(Relaxed)
     }
 
     /// Whether the holder collects garbage. A finalizer may have dropped the GIL.
@@ -39,10 +49,15 @@ impl Collected {
         thread != 0 && thread == gil.holder_thread.load(Relaxed)
     }
 
+    /// No thread collects: the GIL is opened, or this is a forked child.
+    pub fn forget_thread(&self) {
+        self.thread.store(0, Relaxed);
+    }
+
     /// The time of passes in the hold that began then.
     pub fn in_hold_ns(&self, hold_began_ns: u64) -> u64 {
         match self.hold_began_ns.load(Relaxed) == hold_began_ns {
-            true => self.ns.load(Relaxed),
+            true => self.in_hold_ns.load(Relaxed),
             false => 0,
         }
     }
@@ -50,7 +65,8 @@ impl Collected {
     fn add(&self, hold_began_ns: u64, took_ns: u64) {
         let before_ns = self.in_hold_ns(hold_began_ns);
         self.hold_began_ns.store(hold_began_ns, Relaxed);
-        self.ns.store(before_ns + took_ns, Relaxed);
+        self.in_hold_ns.store(before_ns + took_ns, Relaxed);
+        add(&self.total_ns, took_ns);
     }
 }
 

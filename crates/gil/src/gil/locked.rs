@@ -29,9 +29,11 @@ pub struct Locked {
     pub requested_early: bool,
     /// When the pending request was made for the first time.
     pub requested_ns: u64,
+    /// `Collected::total_ns` when the pending request was made for the first time.
+    pub collected_at_request_ns: u64,
     /// When the pending request was made for the last time.
     pub requested_last_ns: u64,
-    /// What the time of all holds since the opening went to.
+    /// What the time of all long holds since the opening went to.
     pub hold_time: HoldTime,
     /// The part of the wait before the present hold that a policy could prevent, if the hold is
     /// short; 0 if there was none.
@@ -55,6 +57,7 @@ impl Locked {
             drop_requested: false,
             requested_early: false,
             requested_ns: 0,
+            collected_at_request_ns: 0,
             requested_last_ns: 0,
             hold_time: [0; kind::COUNT],
             preventable_ns: 0,

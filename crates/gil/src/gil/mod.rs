@@ -124,7 +124,7 @@ pub struct Gil {
     /// The CPU time that the holder used in that hold while a drop request was pending; 0 if it is
     /// not known. Writer and readers: as `last_long_hold_ns`.
     pub last_long_hold_cpu_ns: AtomicU64,
-    /// The passes of the garbage collector in the present hold.
+    /// The passes of the garbage collector.
     pub collected: Collected,
     /// Address of the `PyInterpreterState` that owns the GIL; 0 if it is not known.
     pub interpreter: AtomicUsize,
@@ -318,6 +318,7 @@ impl Gil {
     /// Forgets all threads in a forked child, in which no event and no reader is running.
     pub fn forget_threads(&self) {
         self.forced_switch.reset();
+        self.collected.forget_thread();
         self.mutex_waiters.store(0, Relaxed);
         self.mutex_wait_began_ns.store(0, Relaxed);
         self.shown_ns.store(0, Relaxed);
@@ -357,6 +358,7 @@ impl Gil {
         // SAFETY: as for `locked()`, which the caller promises.
         *unsafe { self.locked() } = Locked { latest_ns: now_ns, ..Locked::new() };
         self.holder_thread.store(0, Relaxed);
+        self.collected.forget_thread();
         self.mutex_wait_began_ns.store(0, Relaxed);
         self.forced_switch.set_in_use(false);
         self.serial.store(next_serial(), Relaxed);
@@ -402,6 +404,7 @@ impl Gil {
         // SAFETY: as for `locked()`, which the caller promises.
         *unsafe { self.locked() } = Locked { latest_ns: now_ns, ..Locked::new() };
         self.holder_thread.store(0, Relaxed);
+        self.collected.forget_thread();
         self.mutex_wait_began_ns.store(0, Relaxed);
         self.forced_switch.set_in_use(false);
         self.counters().open(now_ns, false);

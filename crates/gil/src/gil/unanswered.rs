@@ -13,42 +13,51 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use headway_measure::clock;
 
+use super::hold_time::Cpu;
 use crate::counters::ThreadCounters;
 use crate::errno::preserving_errno;
 
 /// A request that is repeated sooner than this says nothing about the holder.
 const SOONEST_NS: u64 = 1_000_000;
 
-/// The holder's CPU time at one moment of the present hold, some time after the first drop request.
+/// The holder's CPU time at one moment of the present hold, at the first drop request or after it.
 pub struct Unanswered {
-    /// `None` until it is read.
-    cpu_ns: Option<u64>,
+    /// The CPU time and the moment; `None` until it is read.
+    reading: Option<(u64, u64)>,
 }
 
 impl Unanswered {
     pub const fn new() -> Self {
-        Self { cpu_ns: None }
+        Self { reading: None }
     }
 
     /// The first drop request against a hold was made. `reads`: the clock is read.
-    pub fn begin(&mut self, holder: &ThreadCounters, reads: bool) {
-        self.cpu_ns = if reads { cpu_ns_of(holder) } else { None };
+    pub fn begin(&mut self, holder: &ThreadCounters, now_ns: u64, reads: bool) {
+        self.reading = None;
+        if reads {
+            self.read(holder, now_ns);
+        }
     }
 
     /// The request was repeated `since_ns` after the first.
     #[cold]
-    pub fn repeat(&mut self, holder: &ThreadCounters, since_ns: u64) {
-        if self.cpu_ns.is_none() && since_ns >= SOONEST_NS {
-            self.cpu_ns = cpu_ns_of(holder);
+    pub fn repeat(&mut self, holder: &ThreadCounters, now_ns: u64, since_ns: u64) {
+        if self.reading.is_none() && since_ns >= SOONEST_NS {
+            self.read(holder, now_ns);
         }
     }
 
+    fn read(&mut self, holder: &ThreadCounters, now_ns: u64) {
+        self.reading = cpu_ns_of(holder).map(|cpu_ns| (cpu_ns, now_ns));
+    }
+
     /// The hold ends. Returns the CPU time that the holder has used since the clock was read, at
-    /// least 1 ns; `None` if it is not known, or the drop `is_late` in no way.
+    /// least 1 ns; `None` if it is not known, or the drop is not late.
     #[inline]
-    pub fn end(&mut self, holder: &ThreadCounters, is_late: bool) -> Option<u64> {
-        let before_ns = self.cpu_ns.take().filter(|_| is_late)?;
-        Some(cpu_ns_of(holder)?.saturating_sub(before_ns).max(1))
+    pub fn end(&mut self, holder: &ThreadCounters, now_ns: u64, late: bool) -> Option<Cpu> {
+        let (before_ns, read_at_ns) = self.reading.take().filter(|_| late)?;
+        let used_ns = cpu_ns_of(holder)?.saturating_sub(before_ns).max(1);
+        Some(Cpu { used_ns, of_ns: now_ns.saturating_sub(read_at_ns) })
     }
 }
 

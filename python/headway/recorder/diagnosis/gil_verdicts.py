@@ -19,7 +19,7 @@ from headway.report import columns, diagnosis, thresholds, units
 def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
     """A thread kept the GIL although other threads requested it."""
     holds, contention = inputs.counted_holds, inputs.contention
-    if not holds or contention is None or not _is_first(inputs, diagnosis.LONG_HOLD):
+    if not holds or contention is None or diagnosis.LONG_HOLD not in inputs.findings:
         return None
     worst = max(holds, key=waited_for)
     longest, least = waited_for(worst), min(map(inputs.counts_from, holds))
@@ -67,17 +67,13 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
     )
 
 
-def _is_first(inputs: DiagnosisInputs, finding: str) -> bool:
-    """Whether this explains most of the waiting."""
-    return inputs.findings[:1] == [finding]
-
-
-def _besides(inputs: DiagnosisInputs) -> str:
-    """What explains most of the rest, as a sentence behind that about most of the waiting."""
-    contention, second = inputs.contention, next(iter(inputs.findings[1:]), None)
-    if contention is None or second is None:
+def _besides(inputs: DiagnosisInputs, said: str) -> str:
+    """What explains most of the waiting beside what is `said`, as a sentence behind that."""
+    contention = inputs.contention
+    second = next((each for each in inputs.findings if each not in (said, "gil-bound")), None)
+    if contention is None:
         return ""
-    if second == diagnosis.LONG_HOLD:
+    if second == diagnosis.LONG_HOLD and inputs.counted_holds:
         worst = max(inputs.counted_holds, key=waited_for)
         return (
             f" Besides, {columns.name(worst.get('hold_thread') or '(unnamed)')} kept it for "
@@ -109,7 +105,7 @@ def _collected(inputs: DiagnosisInputs) -> str:
 def collection(inputs: DiagnosisInputs) -> Verdict | None:
     """Threads wait for passes of the garbage collector."""
     contention = inputs.contention
-    if contention is None or not _is_first(inputs, diagnosis.COLLECTION):
+    if contention is None or diagnosis.COLLECTION not in inputs.findings:
         return None
     alone = contention.longest_collection_s >= thresholds.LONG_HOLD_ALONE_S.value
     return verdict(
@@ -117,7 +113,7 @@ def collection(inputs: DiagnosisInputs) -> Verdict | None:
         "critical" if alone else "warning",
         "The garbage collector keeps the GIL",
         f"Threads wait for the GIL, and {_collected(inputs)}. A pass cannot be preempted, and "
-        f"visits all objects that can contain others.{_besides(inputs)}",
+        f"visits all objects that can contain others.{_besides(inputs, diagnosis.COLLECTION)}",
         inputs,
         [
             evidence(
@@ -200,7 +196,7 @@ def _label(frame: Frame) -> str:
 def convoy(inputs: DiagnosisInputs) -> Verdict | None:
     """Short work waits for whole switch intervals behind work that uses them up."""
     contention, interval = inputs.contention, inputs.interval
-    if contention is None or not interval or not _is_first(inputs, diagnosis.CONVOY):
+    if contention is None or not interval or diagnosis.CONVOY not in inputs.findings:
         return None
     needs = waiting = None
     if inputs.serves:
@@ -254,7 +250,7 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
         "convoy",
         "warning",
         "A convoy: short work waits whole switch intervals for the GIL",
-        f"{text}{_besides(inputs)}",
+        f"{text}{_besides(inputs, diagnosis.CONVOY)}",
         inputs,
         [
             *shares,
@@ -275,7 +271,7 @@ def gil_bound(inputs: DiagnosisInputs) -> Verdict | None:
     if not inputs.exact and not inputs.free_threading:
         return _gil_bound_at_least(inputs)
     gil, contention = inputs.gil, inputs.contention
-    if gil is None or contention is None or not _is_first(inputs, diagnosis.GIL_BOUND):
+    if gil is None or contention is None or diagnosis.GIL_BOUND not in inputs.findings:
         return None
     # A policy and a shorter interval help short work alone.
     helps_short_work = inputs.victim is None or diagnosis.CONVOY in inputs.findings
@@ -307,7 +303,7 @@ def gil_bound(inputs: DiagnosisInputs) -> Verdict | None:
         "The GIL limits what gets done",
         f"The GIL ({name}) is in use {100 * inputs.gil_use:.0f} % of the time, and "
         f"{inputs.waiting:.1f} threads wait for it on average: however many threads there are, "
-        f"one computes.{starved}{of_response}{carries}{_besides(inputs)}"
+        f"one computes.{starved}{of_response}{carries}{_besides(inputs, diagnosis.GIL_BOUND)}"
         + (" Requests also queue for a thread." if queued else ""),
         inputs,
         [

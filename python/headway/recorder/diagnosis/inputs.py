@@ -224,10 +224,11 @@ class DiagnosisInputs:
         longest_collection_s = self.collections["max"] if self.collections else 0.0
         unanswered_s = self.waited_behind("unanswered")
         if unanswered_s is not None:
-            unanswered_s += self.waited_behind("off_core") or 0.0
-            waited_for_kept_s = min(waited_for_kept_s, unanswered_s)
+            off_core_s = self.waited_behind("off_core") or 0.0
+            waited_for_kept_s = unanswered_s + (off_core_s if self.counted_holds else 0.0)
             # An event of a hold does not say what its thread did.
-            if collection_s >= unanswered_s and longest_collection_s >= diagnosis.MOSTLY * kept_s:
+            is_pass = longest_collection_s >= thresholds.LONG_HOLD_CPU.value * kept_s
+            if collection_s >= waited_for_kept_s and is_pass:
                 kept_s = 0.0
         return Contention(
             interval_s=self.interval,

@@ -1,7 +1,8 @@
 """The rules, in an order in which each explains what the later ones would find.
 
-A cgroup that throttles the threads explains all waits that follow from it. Of the rules on the GIL,
-that one speaks which explains most of the waiting; the order among them is for groups of processes.
+A cgroup that throttles the threads explains all waits that follow from it. Of the rules on the GIL
+that one comes first which explains most of the waiting; their order here is for the verdicts of
+several processes.
 Where all cores are in use, more GILs bring nothing, so the cores come before the full GIL. For the
 same reason they come before locks, which threads without a GIL wait for.
 """
@@ -41,7 +42,7 @@ RULES = {
 }
 _ORDER = tuple(RULES)
 # These rules do not count requests, so they need no minimum of them.
-RULES_WITHOUT_REQUESTS = (cpu_limited, long_hold, collection, saturated)
+WITHOUT_REQUESTS = ("cpu-limited", "long-hold", "garbage-collection", "saturated")
 
 
 def judge(
@@ -50,13 +51,22 @@ def judge(
     """The verdict on one process or process group."""
     inputs = DiagnosisInputs(record, summary, config, tuple(long_holds))
     enough = is_enough(inputs)
-    for rule in RULES.values() if enough else RULES_WITHOUT_REQUESTS:
-        found = rule(inputs)
-        if found is not None:
-            return found
+    for name in _in_order(inputs):
+        if enough or name in WITHOUT_REQUESTS:
+            found = RULES[name](inputs)
+            if found is not None:
+                return found
     if _is_idle(inputs):
         return _idle(inputs)
     return _healthy(inputs) if enough else _unknown(inputs)
+
+
+def _in_order(inputs: DiagnosisInputs) -> list[str]:
+    """The names of the rules, those on the GIL by how much of the waiting they explain."""
+    found = inputs.findings
+    first_full = found.index("gil-bound") if "gil-bound" in found else len(found)
+    by_share = [*found[:first_full], "cpu-bound", *found[first_full:]]
+    return [*_ORDER[:1], *by_share, *(name for name in _ORDER[1:] if name not in by_share)]
 
 
 def is_worse(verdict: Verdict, other: Verdict) -> bool:

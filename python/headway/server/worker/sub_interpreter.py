@@ -16,7 +16,7 @@ from typing import Any
 
 from headway import _native
 from headway.errors import CommandError, RequestTimeout
-from headway.meter import thread_names
+from headway.meter import garbage_collection, thread_names
 from headway.server.stderr import report_exception
 from headway.server.worker import environ, restrictions, search_path
 from headway.server.worker.application import REFUSAL, ImportFailed, load_application
@@ -38,6 +38,7 @@ def enter(task: str) -> Entry | str:
         _native.gil_set_switch_interval(told["thread_interval_ns"])
         if _native.gil_installed():
             thread_names.follow_starts(threading, _native.gil_name_thread)
+            garbage_collection.follow(_native.gil_note_collection)
         if told["switch_interval_s"] is not None:
             sys.setswitchinterval(told["switch_interval_s"])
         if told["stack_size_bytes"]:
