@@ -1,4 +1,5 @@
-"""Situations with a known cause, each a program in `programs/`, and what has to be said of them.
+"""Situations with a known cause, each a program in `programs/` or `real/`, and what has to be said
+of them.
 
 `scripts/gallery.py` runs all of them in all views, `test_gallery.py` some of them once.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-PROGRAMS = Path(__file__).resolve().parent / "programs"
+HERE = Path(__file__).resolve().parent
 CONVOY, LONG, COLLECTION, FULL = (
     "The convoy effect: ",
     "Long holds: ",
@@ -30,13 +31,18 @@ NOTHING_WRONG = {"healthy", "idle"}
 class Situation(NamedTuple):
     """`begins` are the possible beginnings of the sentence, `names` what it has to have; with
     `helps`, it says what the policy `priority` would prevent, and else it does not. `is_for_ci`:
-    `test_gallery.py` runs it."""
+    `test_gallery.py` runs it. `program` is a file in `folder`."""
 
     program: str
     begins: tuple[str, ...]
     names: tuple[str, ...] = ()
     helps: bool = False
     is_for_ci: bool = False
+    folder: str = "programs"
+
+    @property
+    def path(self) -> Path:
+        return HERE / self.folder / f"{self.program}.py"
 
     @property
     def verdicts(self) -> set[str]:
@@ -78,4 +84,31 @@ SITUATIONS = [
     Situation("sleepers", NO_WAITING),
     Situation("hashing", NO_WAITING),
     Situation("lock_of_the_program", NO_WAITING),
+]
+
+# Programs of packages in tests/gallery/requirements.txt.
+REAL = [
+    each._replace(folder="real")
+    for each in (
+        Situation("uvicorn_light_and_heavy", (CONVOY,), ("MainThread waited",), True),
+        Situation("uvicorn_regular_expression", (LONG,), ("AnyIO worker thread kept",)),
+        Situation("waitress_pages", (CONVOY,), ("threads held",), True),
+        # The clients are Python, too, and do not always fill it.
+        Situation("gunicorn_pages", (FULL, "Waiting: "), ("fork of",)),
+        Situation("pandas_beside_a_loop", (CONVOY,), ("MainThread waited",), True),
+        Situation("lxml_documents", (CONVOY,), ("work held",), True),
+        Situation("sqlalchemy_bulk", (CONVOY,), ("MainThread waited",), True),
+        Situation("prometheus_scrape", (CONVOY,), ("work held",), True),
+        Situation("networkx_ranks", (CONVOY,), ("work held",), True),
+        Situation("sympy_integrates", (CONVOY,), ("MainThread waited",), True),
+        Situation("yaml_loads", (CONVOY,), ("work held",), True),
+        Situation("tornado_executor", (CONVOY,), ("MainThread waited",), True),
+        Situation("apscheduler_jobs", (CONVOY,), ("ThreadPoolExecutor",), True),
+        Situation("jinja_pages", (FULL,), ("4 threads held",)),
+        Situation("soup_parses", (FULL,), ("3 threads held",)),
+        Situation("msgspec_decodes", (LONG,), ("work kept the GIL", "work collected garbage")),
+        Situation("httpx_downloads", NO_WAITING),
+        Situation("numpy_products", NO_WAITING),
+        Situation("cryptography_signs", NO_WAITING),
+    )
 ]

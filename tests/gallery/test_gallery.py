@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from known_causes import PROGRAMS, SITUATIONS, Situation
+from known_causes import SITUATIONS, Situation
 from launch import GIL_ENABLED, headway, read_json
 
 from headway.report import sentence
@@ -29,7 +29,7 @@ def said(json_path: Path) -> str:
 )
 def test_the_sentence_names_the_cause(tmp_path: Path, situation: Situation) -> None:
     out = tmp_path / "out.json"
-    result = headway("run", "--json", out, PROGRAMS / f"{situation.program}.py")
+    result = headway("run", "--json", out, situation.path)
     assert result.returncode == 0, result.stderr
     found = said(out)
     assert situation.problem(found) is None, f"{situation.problem(found)}: {found}"

@@ -21,7 +21,7 @@ PAGE = Engine().from_string(
 
 
 def page(request):
-    return HttpResponse(PAGE.render(Context({"rows": range(150)})))
+    return HttpResponse(PAGE.render(Context({"rows": range(1500)})))
 
 
 settings.configure(ROOT_URLCONF=sys.modules[__name__], ALLOWED_HOSTS=["*"], SECRET_KEY="x")
