@@ -282,6 +282,16 @@ def test_what_it_says(case: str) -> None:
     assert sentence.sentence(decoded(made)) == wanted
 
 
+def test_taken_cores_are_told_without_a_thread() -> None:
+    """As in a report whose threads found no row."""
+    made = {
+        **report([thread("a", [0.1], holds_s=[1.0] * 2)], 2.1),
+        "threads": [],
+        "machine": {"cores": 2, "busy_s": 4.0, "own_s": 0.6, "cpu_s": 0.5},
+    }
+    assert sentence.sentence(decoded(made)).startswith("Other programs take the cores: ")
+
+
 def test_the_gil_with_most_waiting_is_spoken_of() -> None:
     threads = [
         thread("calm", [1e-5], [0.1]),

@@ -314,6 +314,48 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
     assert verdict_on(tick(**{**HEALTHY, **waits}), holds=(alone,) * 9)["name"] == "healthy"
 
 
+def test_long_holds_need_no_number_of_requests_even_if_they_explain_less() -> None:
+    few = {**GIL_BOUND, **requests(5, 900 * MS, wait=700 * MS, held=100 * MS, cpu=100 * MS)}
+    assert verdict_on(tick(**few))["name"] == "unknown"
+    assert verdict_on(tick(**few), holds=(HOLD,) * 9)["name"] == "long-hold"
+    assert verdict_on(tick(**GIL_BOUND), holds=(HOLD,) * 9)["name"] == "gil-bound"
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "never"),
+    [
+        (
+            {"thread_preventable": 20.0},
+            ("convoy", "67 % of all waiting", "light waited"),
+            "Besides",
+        ),
+        (
+            {"thread_preventable": 5.0},
+            ("gil-bound", "light most", "--policy priority"),
+            "collector",
+        ),
+        ({"thread_preventable": 0.0}, ("gil-bound", "one computes"), "--policy"),
+        (
+            {"thread_preventable": 4.0, "thread_collection": 20.0},
+            ("garbage-collection", "in 40 collections", "67 % of the waiting", "Besides, short"),
+            "--policy",
+        ),
+    ],
+    ids=["a convoy", "a full GIL and a convoy", "a full GIL", "garbage collection"],
+)
+def test_the_parts_of_waits_decide(
+    name: dict[str, float], told: tuple[str, ...], never: str
+) -> None:
+    """Of 30 s that threads waited in all."""
+    rows = [{"thread_name": "light", "thread_gil": "main", "thread_waited": 30.0, **name}]
+    collected = [{"gc_interpreter": "main", "gc_pause": same(0.5, 40)}]
+    found = verdict_on(tick(**{**GIL_BOUND, "threads": rows, "gcs": collected}))
+    text = f"{found['name']} {found['text']} {[each['try'] for each in found['advice']]}"
+    for words in told:
+        assert words in text, text
+    assert never not in text, text
+
+
 @pytest.mark.parametrize(
     ("stack", "frame"),
     [
