@@ -19,6 +19,7 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 
 import chromium  # noqa: E402
+from launch import GIL_ENABLED, environment, python  # noqa: E402
 from made_recording import AFTER_PIDS, BEFORE_PIDS, HOSTILE, INTERVAL_S, send  # noqa: E402
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from recorded import Recorded  # noqa: E402
@@ -773,6 +774,26 @@ def test_what_was_lost_is_said_on_every_page(watching: Watched, live: Recorded) 
     for name in PAGES:
         page.goto(f"{live.url}/#/{name}")
         expect(page.get_by_role("status").filter(has_text="1 malformed")).to_be_visible()
+
+
+def test_a_program_that_serves_nothing_opens_with_what_is_known_of_it(
+    watching: Watched, live: Recorded
+) -> None:
+    convoy = Path(__file__).parent.parent / "gallery" / "programs" / "convoy.py"
+    told = environment(HEADWAY=f"telemetry=unix:{live.socket}")
+    assert python(convoy, env=told).returncode == 0
+    page = watching.page
+    page.goto(f"{live.url}/#/overview?last=60")
+    for title in ("CPU", "Memory", "GILs", "Who holds the GIL: threads"):
+        expect(card(page, title).first).to_be_visible()
+    if GIL_ENABLED:
+        expect(card(page, "Wait of a take of the GIL")).to_be_visible()
+        expect(page.get_by_text("GIL held", exact=True).first).to_be_visible()
+    expect(page.get_by_text("compute").first).to_be_visible()
+    titles = page.locator("h3, dt").all_text_contents()
+    of_requests = ("Throughput", "Response", "Application", "Capacity", "Bytes", "Busy", "Errors")
+    assert [title for title in titles if title.strip().startswith(of_requests)] == []
+    expect(page.get_by_text("0 requests")).to_have_count(0)
 
 
 def test_a_live_page_goes_on_by_itself_and_a_hidden_one_rests(

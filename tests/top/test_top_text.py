@@ -103,6 +103,36 @@ def test_text_for_scripts_tells_the_verdict_with_evidence_and_advice() -> None:
     assert "from 1,000 requests in 10 s" in drawn
 
 
+def test_a_program_that_serves_nothing_has_no_lines_about_requests() -> None:
+    spread = {"p50": 0.005, "p95": 0.0051, "p99": 0.0052}
+    summary = {"processes": 1, "requests": 0, "cpu": 0.9, "take_wait": spread}
+    summary["gil"] = {"held": 0.97, "handoff": 0.02, "idle": 0.01}
+    program = {"summary": summary, "config": {"threads": None}}
+    drawn = "\n".join(page.totals(program))
+    assert drawn.startswith("GIL wait p50 5 ms p95 5.1 ms p99 5.2 ms   held 97 %")
+    assert "CPU 0.9 cores" in drawn
+    for word in ("request", "response", "5xx", "busy"):
+        assert word not in drawn
+    series = {"points": [{"summary": summary}], "from": 0.0, "to": 1.0}
+    charts = [line.split("  ")[0] for line in page.history(series, 100)]
+    assert charts[:3] == ["GIL wait p95", "GIL held", "CPU cores"]
+    server = {**program, "config": {"threads": 4}}
+    assert page.totals(server)[0].startswith("requests")
+
+
+def test_the_sentences_of_a_verdict_are_told_whole() -> None:
+    verdict = {
+        "title": "a",
+        "severity": "ok",
+        "text": "so " * 200 + "on.",
+        "sample": {"seconds": 2},
+    }
+    drawn = list(page.verdict_lines({**verdict, "advice": [{"try": "b", "expect": "c " * 300}]}))
+    assert drawn[1].endswith("so on.")
+    assert len(drawn[3]) > 500
+    assert drawn[-1] == "  from 2 s"
+
+
 def test_a_stack_is_told_line_by_line_and_escaped() -> None:
     stack = "work (shop.py:1)\npage\x1b[31m (shop.py:9)"
     event = {

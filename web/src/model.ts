@@ -117,6 +117,11 @@ export interface Measured {
   verdict: Verdict;
 }
 
+/** Whether the selection serves requests; a program under `headway run` does not. */
+export function serves({ summary, config }: Pick<Measured, "summary" | "config">): boolean {
+  return config.threads !== null || summary.requests > 0;
+}
+
 export interface ProcessName {
   host: string;
   pid: number;

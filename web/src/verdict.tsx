@@ -61,7 +61,7 @@ export function VerdictCard({ verdict, about }: { verdict: Verdict; about: strin
         </ul>
       )}
       <p class="note">
-        From {count(sample.requests)} requests in{" "}
+        From {sample.requests > 0 ? `${count(sample.requests)} requests in ` : ""}
         {sample.seconds < 60 ? seconds(sample.seconds) : span(sample.seconds)}.
       </p>
     </article>

@@ -16,6 +16,8 @@ from headway.report import columns, units
 NOTHING = "-"
 # The longest name from the wire. URLs and stacks have rows of their own with more room.
 MAX_TEXT = 200
+# A text of several sentences.
+MAX_SENTENCES = 2_000
 # The longest name in a column beside others.
 MAX_NAME = 24
 
@@ -50,6 +52,11 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return digits(value)
     return columns.name(value, MAX_TEXT)
+
+
+def sentences(value: Any) -> str:
+    """A text of several sentences, printable as `text` makes it."""
+    return columns.name(value, MAX_SENTENCES) if isinstance(value, str) else text(value)
 
 
 def word(value: Any) -> str:

@@ -15,6 +15,7 @@ from headway.top.figures import (
     digits,
     in_unit,
     seconds,
+    sentences,
     share,
     short,
     size,
@@ -46,24 +47,45 @@ def totals(measured: Any) -> list[str]:
     summary = value_at(measured, "summary")
     if not isinstance(summary, dict) or not summary.get("processes"):
         return ["no process has reported"]
-    lines = [
-        f"requests {digits(summary.get('rps'))} /s ({short(summary.get('rpm'))} rpm)   "
-        f"5xx {digits(summary.get('errors_5xx'))}   4xx {digits(summary.get('errors_4xx'))}   "
-        f"failed {digits(summary.get('failed'))}   "
-        f"in {size(summary.get('input_bytes'))}/s   out {size(summary.get('output_bytes'))}/s",
-        f"response {times(summary.get('response'))}   "
-        f"application {times(summary.get('application'))}",
-        f"GIL wait {times(summary.get('gil_wait'))}" + gil(summary),
+    lines = (
+        []
+        if is_program(measured)
+        else [
+            f"requests {digits(summary.get('rps'))} /s ({short(summary.get('rpm'))} rpm)   "
+            f"5xx {digits(summary.get('errors_5xx'))}   4xx {digits(summary.get('errors_4xx'))}   "
+            f"failed {digits(summary.get('failed'))}   "
+            f"in {size(summary.get('input_bytes'))}/s   out {size(summary.get('output_bytes'))}/s",
+            f"response {times(summary.get('response'))}   "
+            f"application {times(summary.get('application'))}",
+        ]
+    )
+    waits = summary.get("take_wait" if is_program(measured) else "gil_wait")
+    lines += [
+        f"GIL wait {times(waits)}" + gil(summary),
         f"CPU {cores(summary.get('cpu'))} ({cores(summary.get('cpu_per_process'))} a process)   "
-        f"memory {size(summary.get('rss'))}   busy {busy(summary)}{throttled(summary)}",
+        f"memory {size(summary.get('rss'))}"
+        + ("" if is_program(measured) else f"   busy {busy(summary)}")
+        + throttled(summary),
     ]
     return lines
+
+
+def is_program(measured: Any) -> bool:
+    """Whether it serves no requests, and has no worker threads."""
+    requests = figures.number_in(value_at(measured, "summary.requests"))
+    return value_at(measured, "config.threads") is None and not requests
 
 
 CHARTS = (
     ("requests /s", "rps", digits),
     ("response p95", "response.p95", seconds),
     ("GIL wait p95", "gil_wait.p95", seconds),
+    ("CPU cores", "cpu", digits),
+)
+# Of what has no requests.
+CHARTS_OF_A_PROGRAM = (
+    ("GIL wait p95", "take_wait.p95", seconds),
+    ("GIL held", "gil.held", share),
     ("CPU cores", "cpu", digits),
 )
 
@@ -74,7 +96,8 @@ def history(series: Any, width: int) -> Iterator[str]:
     if not points:
         return
     length = max(min(width - 40, len(points)), 10)
-    for label, path, shown in CHARTS:
+    served = any(figures.number_in(value_at(row, "summary.requests")) for row in points)
+    for label, path, shown in CHARTS if served else CHARTS_OF_A_PROGRAM:
         values = [figures.number_in(value_at(row, f"summary.{path}")) for row in points][-length:]
         most = max((value for value in values if value is not None), default=None)
         bars = "".join(
@@ -156,7 +179,7 @@ def verdict_lines(verdict: Any) -> Iterator[str]:
         return
     yield f"{headline(verdict)} ({severity(verdict)})"
     if verdict.get("text"):
-        yield text(verdict["text"])
+        yield sentences(verdict["text"])
     for each in rows_of(verdict, "evidence"):
         shown = in_unit(each.get("value"), each.get("unit"))
         limit = each.get("limit")
@@ -165,11 +188,13 @@ def verdict_lines(verdict: Any) -> Iterator[str]:
     for each in rows_of(verdict, "advice"):
         yield f"  try: {text(each.get('try'))}"
         if each.get("expect"):
-            yield f"       expect: {text(each['expect'])}"
+            yield f"       expect: {sentences(each['expect'])}"
     sample = verdict.get("sample")
     if isinstance(sample, dict):
-        requests = digits(sample.get("requests"))
-        yield f"  from {requests} requests in {seconds(sample.get('seconds'))}"
+        requests = (
+            f"{digits(sample.get('requests'))} requests in " if sample.get("requests") else ""
+        )
+        yield f"  from {requests}{seconds(sample.get('seconds'))}"
 
 
 def scope_name(row: Row) -> str:

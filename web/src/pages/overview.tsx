@@ -7,11 +7,12 @@ import { fileName } from "../charts/card";
 import { LineChart } from "../charts/lines";
 import { happens, line, percentileLines } from "../charts/percentiles";
 import * as format from "../format";
-import type { Measured, Series, Varying } from "../model";
+import { type Measured, type Series, serves, type Varying } from "../model";
 import { describe, isLive, refreshSeconds } from "../range";
 import { useSeries } from "../series";
 import { Trouble } from "../trouble";
 import { VerdictCard } from "../verdict";
+import { Holders } from "./holders";
 import { overTime } from "./over_time";
 import { ProcessTable } from "./process_table";
 import { asked, type PageProps } from "./props";
@@ -30,6 +31,7 @@ export function OverviewPage({ address, now }: PageProps) {
       <Verdicts address={address} measured={measured.data} now={now} />
       {measured.data && <Tiles {...measured.data} />}
       {series.data && <Charts series={series.data} measured={measured.data} stale={series.stale} />}
+      {measured.data && !serves(measured.data) && <Holders address={address} />}
       <p>
         <a
           class="button"
@@ -139,18 +141,33 @@ function Charts({ series, measured, stale }: ChartsProps) {
   const config = measured?.config;
   const allowed = one(config?.cpu_limit);
   const withGil = config?.gil_mode !== "disabled";
+  const withRequests = !measured || serves(measured);
   const withTakes = points.some(({ summary }) => summary?.take_wait);
   return (
     <section class="grid" aria-label="Over time">
-      <LineChart {...shared} title="Throughput" unit={format.perSecond} lines={drawn.throughput} />
-      <LineChart {...shared} title="Response time" unit={format.seconds} lines={drawn.response} />
-      <LineChart
-        {...shared}
-        title="Application time"
-        unit={format.seconds}
-        lines={drawn.application}
-      />
-      {withGil && (
+      {withRequests && (
+        <>
+          <LineChart
+            {...shared}
+            title="Throughput"
+            unit={format.perSecond}
+            lines={drawn.throughput}
+          />
+          <LineChart
+            {...shared}
+            title="Response time"
+            unit={format.seconds}
+            lines={drawn.response}
+          />
+          <LineChart
+            {...shared}
+            title="Application time"
+            unit={format.seconds}
+            lines={drawn.application}
+          />
+        </>
+      )}
+      {withRequests && withGil && (
         <LineChart
           {...shared}
           title="GIL wait of a request"
@@ -180,15 +197,25 @@ function Charts({ series, measured, stale }: ChartsProps) {
           lines={drawn.take}
         />
       )}
-      <LineChart {...shared} title="Capacity" unit={format.share} top={1} lines={drawn.capacity} />
+      {withRequests && (
+        <LineChart
+          {...shared}
+          title="Capacity"
+          unit={format.share}
+          top={1}
+          lines={drawn.capacity}
+        />
+      )}
       <LineChart {...shared} title="Memory" unit={format.bytes} binary lines={drawn.memory} />
-      <LineChart
-        {...shared}
-        title="Bytes"
-        unit={format.bytesPerSecond}
-        binary
-        lines={drawn.traffic}
-      />
+      {withRequests && (
+        <LineChart
+          {...shared}
+          title="Bytes"
+          unit={format.bytesPerSecond}
+          binary
+          lines={drawn.traffic}
+        />
+      )}
     </section>
   );
 }

@@ -1,7 +1,14 @@
 // The figures of a selection, each with its unit and the two that put it in its place.
 
 import * as format from "../format";
-import type { Config, MaybeQuantiles, Measured, Quantiles } from "../model";
+import {
+  type Config,
+  type MaybeQuantiles,
+  type Measured,
+  type Quantiles,
+  type Summary,
+  serves,
+} from "../model";
 
 function quantile(of: MaybeQuantiles, name: keyof Quantiles): string {
   return format.seconds(of?.[name] ?? null);
@@ -10,8 +17,11 @@ function quantile(of: MaybeQuantiles, name: keyof Quantiles): string {
 /** "2 × 5 threads · 5 ms · deadline": how the selection is run, as the seeds' tables name it. */
 export function shapeOf(config: Config): string {
   const free = config.gil_mode === "disabled";
+  const processes = format.varying(config.processes, String);
   return listed([
-    `${format.varying(config.processes, String)} × ${format.varying(config.threads, String)} threads`,
+    config.threads === null
+      ? `${processes} ${processes === "1" ? "process" : "processes"}`
+      : `${processes} × ${format.varying(config.threads, String)} threads`,
     free ? "free-threaded" : format.varying(config.switch_interval, format.seconds),
     free ? "" : format.varying(config.policy, String),
   ]);
@@ -43,6 +53,13 @@ interface Tile {
 function gilTile({ summary, config }: Pick<Measured, "summary" | "config">): Tile {
   if (config.gil_mode === "disabled") return { name: "GIL", value: "none", more: "free-threaded" };
   const { gil, exact, gil_wait, take_wait } = summary;
+  if (!serves({ summary, config })) {
+    return {
+      name: "GIL wait p95",
+      value: quantile(take_wait, "p95"),
+      more: `p50 ${quantile(take_wait, "p50")} · longest ${quantile(take_wait, "max")}`,
+    };
+  }
   return {
     name: exact ? "GIL wait p95" : "GIL wait p95, at least",
     value: quantile(gil_wait, "p95"),
@@ -52,9 +69,10 @@ function gilTile({ summary, config }: Pick<Measured, "summary" | "config">): Til
   };
 }
 
-export function Tiles({ summary, config }: Measured) {
+/** The tiles of requests. */
+function served(summary: Summary): Tile[] {
   const errors = summary.errors_5xx + summary.errors_4xx + summary.failed;
-  const tiles: Tile[] = [
+  return [
     {
       name: "Throughput",
       value: format.perSecond(summary.rps),
@@ -70,27 +88,51 @@ export function Tiles({ summary, config }: Measured) {
       value: quantile(summary.application, "p95"),
       more: `p50 ${quantile(summary.application, "p50")} · mean ${quantile(summary.application, "mean")}`,
     },
-    gilTile({ summary, config }),
-    {
-      name: "CPU",
-      value: format.cores(summary.cpu),
-      more: `${format.cores(summary.cpu_per_process)} per process`,
-    },
     {
       name: "Busy threads",
       value: format.share(summary.busy),
       more: `of ${format.count(summary.threads)} · ${format.counted(Math.round(summary.processes), "process")}`,
     },
     {
-      name: "Memory",
-      value: format.bytes(summary.rss),
-      more: `${format.bytes(summary.rss_per_process)} per process`,
-    },
-    {
       name: "Errors",
       value: format.count(errors),
       more: `5xx ${format.count(summary.errors_5xx)} · 4xx ${format.count(summary.errors_4xx)} · failed ${format.count(summary.failed)}`,
       bad: summary.errors_5xx + summary.failed > 0,
+    },
+  ];
+}
+
+/** The tiles of a program without requests, whose GIL is not a tile of its own. */
+function ran({ hold, gil }: Summary): Tile[] {
+  if (!gil) return [];
+  return [
+    {
+      name: "GIL held",
+      value: format.share(gil.held),
+      more: `handoff ${format.share(gil.handoff)} · idle ${format.share(gil.idle)}`,
+    },
+    {
+      name: "Hold p95",
+      value: quantile(hold, "p95"),
+      more: `p50 ${quantile(hold, "p50")} · longest ${quantile(hold, "max")}`,
+    },
+  ];
+}
+
+export function Tiles(measured: Measured) {
+  const { summary, config } = measured;
+  const tiles: Tile[] = [
+    ...(serves(measured) ? served(summary) : ran(summary)),
+    gilTile(measured),
+    {
+      name: "CPU",
+      value: format.cores(summary.cpu),
+      more: `${format.cores(summary.cpu_per_process)} per process`,
+    },
+    {
+      name: "Memory",
+      value: format.bytes(summary.rss),
+      more: `${format.bytes(summary.rss_per_process)} per process`,
     },
   ];
   return (
