@@ -21,6 +21,8 @@ _ended: tuple[float, ...] | None = None
 # Columns of a line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and
 # steal. Guests are part of user.
 _COLUMNS = 8
+# The lines of a thousand cores, which come first.
+_MOST_BYTES = 1 << 17
 _IDLE, _IOWAIT = 3, 4
 
 
@@ -51,8 +53,7 @@ def since_begin() -> dict[str, Any] | None:
 def _read() -> tuple[float, ...] | None:
     try:
         cores = {b"cpu%d" % core for core in os.sched_getaffinity(os.getpid())}
-        with open("/proc/stat", "rb") as stat:
-            lines = stat.read().splitlines()
+        lines = _stat().splitlines()
         ticks = 0
         for line in lines:
             name, *columns = line.split()
@@ -66,3 +67,13 @@ def _read() -> tuple[float, ...] | None:
     except (OSError, ValueError, IndexError):
         # A container may hide the file.
         return None
+
+
+def _stat() -> bytes:
+    """The file as it is at one moment. A stream's lock would be a wait of the calling thread in a
+    free-threaded build."""
+    descriptor = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _MOST_BYTES)
+    finally:
+        os.close(descriptor)

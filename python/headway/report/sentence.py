@@ -45,9 +45,8 @@ def waited_most(report: GilReport) -> GilReport:
 def shown(report: GilReport) -> GilReport:
     """The process to show in detail: that whose threads waited most, unless it is a little."""
     worst = waited_most(report)
-    waited_s, parked_s = _waiting_s(worst)
     little_s = max(NOTICED_S, thresholds.LITTLE_WAITING.value * worst.wall_s)
-    return worst if parked_s or waited_s >= little_s else report
+    return worst if max(_waiting_s(worst)) >= little_s else report
 
 
 def _waiting_s(process: GilReport) -> tuple[float, float]:
