@@ -56,7 +56,7 @@ def sentence_in(text: str) -> str:
 
 
 def under_run(situation: Situation, folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
-    """What is said of one run, and its report."""
+    """Returns the sentence on one run, and its report."""
     out = folder / "out.json"
     result = run([*HEADWAY, "run", "--json", str(out), *options, program_of(situation)])
     return sentence_in(result.stderr), json.loads(out.read_text())
@@ -78,7 +78,7 @@ def busy_process() -> Iterator[None]:
 
 
 def until_killed(situation: Situation, folder: Path) -> str:
-    """What `headway report` says of a run that SIGKILL ends."""
+    """Returns the sentence of `headway report` on a run that SIGKILL ends."""
     ledger = folder / "killed.ledger"
     process = subprocess.Popen(
         [sys.executable, program_of(situation)],
@@ -134,8 +134,8 @@ def under_recorder(situation: Situation, folder: Path) -> str:
 def predicted_and_spared(
     situation: Situation, folder: Path, report: dict[str, Any]
 ) -> tuple[float, float] | None:
-    """What `priority` would have prevented, and what it does prevent, of the short work's waits:
-    those of the threads that have at least half of such."""
+    """Returns the seconds of waiting that `priority` would have prevented, and those that it does
+    prevent, of the threads at least half of whose waits are of this kind."""
 
     def rows(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for process in (report, *report["children"]):

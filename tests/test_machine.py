@@ -1,4 +1,4 @@
-"""Who used the cores while the meter was there: `machine` in a report."""
+"""The use of the cores while the meter was there: `machine` in a report."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ CASES = {
         "Long holds: MainThread kept the GIL for up to 45 ms after it was asked to drop it, 100 % "
         "of the waiting; waiter waited 990 ms of 1.01 s.",
     ),
-    # What the meter knows of each wait: here, and in the next four cases.
+    # The meter divides each wait: here, and in the next four cases.
     "a convoy that a policy ends": (
         report(
             [

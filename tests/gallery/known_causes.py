@@ -49,7 +49,7 @@ class Situation(NamedTuple):
         return set().union(*(VERDICTS.get(each, NOTHING_WRONG) for each in self.begins))
 
     def problem(self, sentence: str) -> str | None:
-        """What is wrong with a sentence; None if it is right."""
+        """The fault of a sentence; None if it is right."""
         if not any(each in sentence for each in self.begins):
             return f"it does not begin with {' or '.join(map(repr, self.begins))}"
         missing = [each for each in self.names if each not in sentence]

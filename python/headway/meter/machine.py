@@ -1,4 +1,4 @@
-"""What the cores that this process may use have done since the meter was installed.
+"""The use of the cores that this process may use, since the meter was installed.
 
 A program whose cores others take waits for its GIL because a holder has no core. The counters show
 that the holder did not run; only the kernel's figures of all cores show that others did.

@@ -117,7 +117,7 @@ class Contention:
         return self._estimated_preventable_share()
 
     def _estimated_preventable_share(self) -> float:
-        """The same from the lengths of waits and holds, where the meter did not divide the waits:
+        """This share from the lengths of waits and holds, where the meter did not divide the waits:
         that part of them in whole switch intervals which is for no long hold, if the work that
         waits is short and it is most of the waiting."""
         interval_s, delayed_s = self.interval_s, self.delayed_s
@@ -152,8 +152,8 @@ def finding(contention: Contention) -> str:
 
 
 def findings(contention: Contention) -> list[str]:
-    """What explains a part of the waiting that counts: of LONG_HOLD, COLLECTION, CONVOY and
-    GIL_BOUND those that hold, the one with the largest part first. A hold of a second is first in
+    """The findings that explain a part of the waiting that counts, of LONG_HOLD, COLLECTION, CONVOY
+    and GIL_BOUND, the one with the largest part first. A hold of a second is first in
     any case, and a convoy of a third before a full GIL: a policy ends it."""
     shares = {}
     if has_long_holds(contention):

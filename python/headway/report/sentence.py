@@ -116,7 +116,7 @@ def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
 
 
 def _besides_taken_cores(report: GilReport, gil: GilRow) -> str:
-    """What else explains waiting. Holders without a core explain long holds and a full GIL."""
+    """A sentence on the next finding. Holders without a core explain long holds and a full GIL."""
     threads = report.threads_of(gil)
     if not threads or not gil.wait.count:
         return ""
@@ -301,7 +301,7 @@ class _Waits:
         self.contention = contention
 
     def first(self, finding: str) -> str:
-        """What explains most of the waiting."""
+        """The sentence on the finding that explains most of the waiting."""
         waited = _waited(max(self.threads, key=_waited_s), self.gil)
         if finding == diagnosis.LONG_HOLD:
             share = _of_the_waiting(self.contention.waited_for_kept_share)
@@ -327,7 +327,7 @@ class _Waits:
         )
 
     def besides(self, findings: list[str]) -> str:
-        """What explains most of the rest, as a sentence behind the first; "" for nothing but equal
+        """The sentence on the finding that explains most of the rest; "" for nothing but equal
         work."""
         finding = next((each for each in findings if each != diagnosis.GIL_BOUND), None)
         if finding == diagnosis.LONG_HOLD:
@@ -365,8 +365,8 @@ class _Waits:
         return max(self.threads, key=lambda thread: (_preventable_s(thread), thread.waited_s))
 
     def _prevented(self) -> str:
-        """What `priority` would bring, if it is not on and the victim's waits are mostly of this
-        kind."""
+        """The waiting that `priority` would prevent, if it is not on and the victim's waits are
+        mostly of this kind."""
         preventable_s = sum(map(_preventable_s, self.threads))
         victim = self._victim()
         mostly = _preventable_s(victim) >= MOST * victim.waited_s

@@ -43,15 +43,15 @@ pub struct ThreadCounters {
     pub longest_answer_cpu_ns: AtomicU64,
     /// The time from that drop request to the drop.
     pub answer_with_most_cpu_ns: AtomicU64,
-    /// What its waits were behind, as far as that is known: computing that a policy could have
+    /// Parts of its waits, by what they were behind: computing that a policy could have
     /// preempted in favour of this thread's short work; holders that did not answer; those that did
     /// not run; passes of the garbage collector. See `gil::hold_time`.
     pub waited_preventable_ns: AtomicU64,
     pub waited_unanswered_ns: AtomicU64,
     pub waited_off_core_ns: AtomicU64,
     pub waited_collection_ns: AtomicU64,
-    /// The passes of the garbage collector that this thread ran, as far as they were long, and their
-    /// time. Writer: the thread, with the GIL held, without its mutex.
+    /// The long passes of the garbage collector that this thread ran, and their time. Writer: the
+    /// thread, with the GIL held, without its mutex.
     pub collections: AtomicU64,
     pub collected_ns: AtomicU64,
     pub longest_collection_ns: AtomicU64,

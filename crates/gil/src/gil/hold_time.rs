@@ -1,9 +1,9 @@
-//! What the time of a GIL's holds goes to, so that a wait can be divided by what it was behind.
+//! The time of a GIL's holds by kind, so that a wait can be divided by what it was behind.
 //!
-//! The GIL keeps a total for each kind, and for the garbage collector (`collection`). A thread notes
-//! the totals when its wait begins; what they have grown by when it takes is what it waited for.
-//! Short holds are in no total: waits for them are the price of sharing a GIL. Runs in hooks, with
-//! the GIL's mutex held.
+//! The GIL keeps a total for each kind, and one for the garbage collector (`collection`). A thread
+//! notes the totals when its wait begins; what they have grown by when it takes is what it waited
+//! for. Short holds are in no total: waits for them are the price of sharing a GIL. Runs in hooks,
+//! with the GIL's mutex held.
 
 use headway_sched::LONG_BURST_NS;
 

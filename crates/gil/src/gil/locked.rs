@@ -33,7 +33,7 @@ pub struct Locked {
     pub collected_at_request_ns: u64,
     /// When the pending request was made for the last time.
     pub requested_last_ns: u64,
-    /// What the time of all long holds since the opening went to.
+    /// The time of all long holds since the opening, by kind.
     pub hold_time: HoldTime,
     /// The part of the wait before the present hold that a policy could prevent, if the hold is
     /// short; 0 if there was none.

@@ -3,7 +3,7 @@
 //! - [`Gil::event`]: every change; [`Gil::read`]: a consistent copy.
 //! - [`locked`]: the state that the GIL's mutex guards; [`unanswered`]: what a holder does while a
 //!   drop request is pending.
-//! - [`hold_time`]: what the time of holds goes to; [`collection`]: passes of the garbage collector.
+//! - [`hold_time`]: the time of holds by kind; [`collection`]: passes of the garbage collector.
 //! - [`addresses`]: where the parts of a GIL lie in CPython's memory.
 //!
 //! Events run in hooks, with the GIL's mutex held. Readers are in any thread and take no lock.

@@ -5,9 +5,9 @@
 //! not run: the kernel runs other threads, or a call blocks with the GIL held. The CPU time tells
 //! the two cases apart.
 //!
-//! The clock of the holder is read at the first request under the policy `interval`, which makes few,
-//! and else when a request is repeated; then at the drop, if it comes late. Runs in hooks, with the
-//! GIL's mutex held.
+//! The clock of the holder is read at the first request under the policy `interval`, which makes
+//! few, and else when a request is repeated; then at the drop, if it comes late. Runs in hooks,
+//! with the GIL's mutex held.
 
 use std::sync::atomic::Ordering::Relaxed;
 

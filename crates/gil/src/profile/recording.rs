@@ -258,8 +258,8 @@ fn charge_waiter(store: &Store, gil: &Gil, charges: &Charges, taker: &ThreadCoun
 }
 
 /// Charges what threads waited for the calling thread to its stack, or to a garbage collector that
-/// this stack called if the hold was mostly `collected`, and half of it to the stack that was read last during the hold, if there
-/// is one.
+/// this stack called if the hold was mostly `collected`, and half of it to the stack that was read
+/// last during the hold, if there is one.
 #[inline(never)]
 fn charge_holder(
     store: &Store,

@@ -2,9 +2,9 @@
 //!
 //! The kernel may take the core from a thread that holds the GIL. A hold of microseconds then lasts
 //! for milliseconds by the wall clock, and a policy would take an I/O-bound thread for a CPU-bound
-//! one. The thread's CPU clock tells the two apart, but its reading is a system call. So a take of an
-//! I/O-bound thread reads it, only if the last reading is older than `FRESH_NS`, and a drop only after
-//! a long hold. A reading that is older counts more time as run, and no less.
+//! one. The thread's CPU clock tells the two apart, but its reading is a system call. So a take of
+//! an I/O-bound thread reads it, only if the last reading is older than `FRESH_NS`, and a drop only
+//! after a long hold. A reading that is older counts more time as run, and no less.
 
 use headway_measure::clock;
 use headway_sched::WHOLE_HOLD;

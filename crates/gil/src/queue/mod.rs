@@ -197,8 +197,8 @@ impl Queue {
         waiters[me].set_slice(own_slice_ns);
         scheduler.take(waiters, me, now_ns);
         waiters.note_core(me);
-        // What a CPU-bound thread loses does not change its class, and the system call at each of its
-        // takes costs an echo server beside eight of them a fifth of its requests.
+        // A CPU-bound thread keeps its class whatever it loses, and the system call at its takes
+        // costs an echo server beside eight of them a fifth of its requests.
         if !headway_sched::is_cpu_bound(waiters, me) {
             waiters.note_cpu_time(me, now_ns);
         }

@@ -188,7 +188,7 @@ def _policy_of_a_program(inputs: DiagnosisInputs) -> Advice:
 
 
 def _prevented(inputs: DiagnosisInputs) -> str:
-    """What the policy would have brought in this time, as the meter knows it of each wait."""
+    """The waiting that the policy would have spared, as the meter divides each wait."""
     prevented, waits = inputs.waited_behind("preventable"), inputs.waits
     if prevented is None or waits is None:
         return ""

@@ -68,7 +68,7 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
 
 
 def _besides(inputs: DiagnosisInputs, said: str) -> str:
-    """What explains most of the waiting beside what is `said`, as a sentence behind that."""
+    """A sentence on the finding that explains most of the waiting beside the one that is `said`."""
     contention = inputs.contention
     second = next((each for each in inputs.findings if each not in (said, "gil-bound")), None)
     if contention is None:

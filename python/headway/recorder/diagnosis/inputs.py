@@ -176,7 +176,7 @@ class DiagnosisInputs:
 
     @cached_property
     def findings(self) -> list[str]:
-        """What `headway.report.diagnosis` finds about that GIL, the most of the waiting first."""
+        """The findings of `headway.report.diagnosis` on that GIL, the most of the waiting first."""
         return diagnosis.findings(self.contention) if self.contention else []
 
     @cached_property
