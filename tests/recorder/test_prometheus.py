@@ -12,6 +12,7 @@ from recorded import Recorded
 from test_exposition import LIVELY
 from ticks import STOPPED, message, send, tick
 
+from headway.recorder.diagnosis.verdict import NAMES
 from headway.recorder.metrics.definitions import REQUEST_BOUNDS
 
 pytestmark = pytest.mark.slow("starts Prometheus")
@@ -43,7 +44,7 @@ def test_prometheus_knows_what_the_recorder_knows(tmp_path: Path) -> None:
                 assert (labels["host"], labels["group"]) == ("alpha", "shop")
                 in_bucket = bisect_left(REQUEST_BOUNDS, theirs)
                 assert in_bucket == bisect_left(REQUEST_BOUNDS, histogram[name]), name
-            prometheus.wait_for("count(headway_verdict) - sum(headway_verdict)", 11)
+            prometheus.wait_for("count(headway_verdict) - sum(headway_verdict)", len(NAMES) - 1)
             # A process ends; what it did stays counted.
             gone = {"hostname": "alpha", "process_started_stamp": now - 50}
             send(recorder.socket, message(STOPPED, 101, 2, now, **gone), tick(100, 2, now, **said))
