@@ -17,6 +17,10 @@ pytestmark = [
 ]
 
 
+# The shortest program.
+WALL_S = 2.0
+
+
 def said(json_path: Path) -> str:
     return sentence.sentence(GilReport.decode(read_json(json_path)))
 
@@ -31,9 +35,11 @@ def test_the_sentence_names_the_cause(tmp_path: Path, situation: Situation) -> N
     out = tmp_path / "out.json"
     result = headway("run", "--json", out, situation.path)
     assert result.returncode == 0, result.stderr
-    found = said(out)
-    if found.startswith("Other programs take the cores: "):
+    machine = read_json(out)["machine"]
+    others_s = machine["busy_s"] - machine["own_s"]
+    if others_s > 0.25 * machine["busy_s"] and machine["busy_s"] > 0.75 * machine["cores"] * WALL_S:
         pytest.skip("other programs take the cores of this machine")
+    found = said(out)
     assert situation.problem(found) is None, f"{situation.problem(found)}: {found}"
     assert found in " ".join(result.stderr.split())
 
