@@ -19,22 +19,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "gallery"))
+sys.path.append(str(ROOT / "tests" / "gallery"))
+sys.path.append(str(ROOT / "examples" / "shop"))
 
 from known_causes import REAL, SITUATIONS, Situation  # noqa: E402
 
+from headway.programs.processes import started  # noqa: E402
+from running import running  # noqa: E402
+
 HEADWAY = [sys.executable, "-m", "headway"]
+BUSY = [sys.executable, "-c", "while True: pass"]
 TIMEOUT_S = 120
 GOAL = 0.95
 
@@ -66,69 +71,31 @@ def program_of(situation: Situation) -> str:
     return str(situation.path)
 
 
-@contextmanager
-def busy_process() -> Iterator[None]:
-    """A process that takes a core."""
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 def until_killed(situation: Situation, folder: Path) -> str:
     """Returns the sentence of `headway report` on a run that SIGKILL ends."""
     ledger = folder / "killed.ledger"
-    process = subprocess.Popen(
-        [sys.executable, program_of(situation)],
-        env=environment(HEADWAY=f"report={ledger}"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    # Half of the shortest program.
-    time.sleep(1.8)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, 9)
-    process.wait()
+    reports = {"HEADWAY": f"report={ledger}"}
+    command = [sys.executable, program_of(situation)]
+    with started(command, situation.program, speaks=False, environment=reports) as program:
+        # Before the shortest program ends.
+        time.sleep(1.8)
+        os.killpg(program.process.pid, signal.SIGKILL)
     return sentence_in(run([*HEADWAY, "report", str(ledger)]).stdout)
 
 
 def under_recorder(situation: Situation, folder: Path) -> str:
     """The name of the verdict on the total while the program runs."""
-    socket, out = folder / "socket", folder / "recorder.out"
-    with out.open("w") as stdout:
-        recorder = subprocess.Popen(
-            [
-                *HEADWAY,
-                *["telemetry", "--no-store", "--http", "127.0.0.1:0", "--listen"],
-                f"unix:{socket}",
-            ],
-            env=environment(),
-            stdout=stdout,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        deadline = time.monotonic() + TIMEOUT_S
-        while "http://" not in (text := out.read_text()) or not socket.exists():
-            if time.monotonic() > deadline:
-                raise SystemExit(f"gallery: the recorder did not start: {text}")
-            time.sleep(0.05)
-        url = "http://" + text.split("http://")[1].split()[0].rstrip("/,.;")
-        process = subprocess.Popen(
-            [sys.executable, program_of(situation)],
-            env=environment(HEADWAY=f"telemetry=unix:{socket}"),
-        )
+    target = f"unix:{folder / 'socket'}"
+    recorder = ["telemetry", "--no-store", "--http", "127.0.0.1:0", "--listen", target]
+    reports = {"HEADWAY": f"telemetry={target}"}
+    command = [sys.executable, program_of(situation)]
+    with (
+        running(folder / "recorder.log", recorder) as (url, _),
+        started(command, situation.program, speaks=False, environment=reports),
+    ):
         time.sleep(2.3)
         with urlopen(f"{url}/api/v1/now?window=2", timeout=TIMEOUT_S) as answer:
-            found = json.load(answer)["total"]["verdict"]
-        process.kill()
-        process.wait()
-        return str(found["name"])
-    finally:
-        recorder.terminate()
-        recorder.wait()
+            return str(json.load(answer)["total"]["verdict"]["name"])
 
 
 def predicted_and_spared(
@@ -187,7 +154,7 @@ def main() -> int:
 
             results = [under_run(situation, folder) for _ in range(options.runs)]
             good = [judge(sentence, "run") for sentence, _ in results]
-            with busy_process():
+            with started(BUSY, "a busy process", speaks=False):
                 good.append(judge(under_run(situation, folder)[0], "beside a busy process"))
             verdict = under_recorder(situation, folder)
             good.append(verdict in situation.verdicts)

@@ -11,6 +11,7 @@ between the snapshots.
 
 from __future__ import annotations
 
+from headway.meter import machine
 from headway.report.distributions import (
     GIL_COUNTS,
     GIL_MAXIMA,
@@ -64,7 +65,7 @@ def _machine(after: Raw | None, before: Raw | None) -> Raw | None:
         return None
     return {
         **after,
-        **{key: max(0.0, after[key] - before[key]) for key in ("busy_s", "own_s", "cpu_s")},
+        **{key: max(0.0, after[key] - before[key]) for key in machine.KEYS},
     }
 
 

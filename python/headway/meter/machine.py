@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_KEYS = ("busy_s", "own_s", "cpu_s")
-# The process that the figures are of, and its CPU seconds of _KEYS at the installation and at the
+KEYS = ("busy_s", "own_s", "cpu_s")
+# The process that the figures are of, and its CPU seconds of KEYS at the installation and at the
 # end of it; None while the meter is there, and for what could not be read.
 _pid = 0
 _begun: tuple[float, ...] | None = None
@@ -21,9 +21,9 @@ _ended: tuple[float, ...] | None = None
 # Columns of a line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and
 # steal. Guests are part of user.
 _COLUMNS = 8
+_IDLE, _IOWAIT = 3, 4
 # The lines of a thousand cores, which come first.
 _MOST_BYTES = 1 << 17
-_IDLE, _IOWAIT = 3, 4
 
 
 def begin() -> None:
@@ -45,7 +45,7 @@ def since_begin() -> dict[str, Any] | None:
     if now is None or _begun is None or os.getpid() != _pid:
         return None
     used = {
-        key: max(0.0, after - before) for key, after, before in zip(_KEYS, now, _begun, strict=True)
+        key: max(0.0, after - before) for key, after, before in zip(KEYS, now, _begun, strict=True)
     }
     return {"cores": len(os.sched_getaffinity(_pid)), **used}
 

@@ -153,8 +153,8 @@ def finding(contention: Contention) -> str:
 
 def findings(contention: Contention) -> list[str]:
     """The findings that explain a part of the waiting that counts, of LONG_HOLD, COLLECTION, CONVOY
-    and GIL_BOUND, the one with the largest part first. A hold of a second is first in
-    any case, and a convoy of a third before a full GIL: a policy ends it."""
+    and GIL_BOUND, the one with the largest part first. A hold of a second is first in any case,
+    and a convoy of a third before a full GIL: a policy ends it."""
     shares = {}
     if has_long_holds(contention):
         shares[LONG_HOLD] = contention.waited_for_kept_share

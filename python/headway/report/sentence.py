@@ -302,7 +302,8 @@ class _Waits:
 
     def first(self, finding: str) -> str:
         """The sentence on the finding that explains most of the waiting."""
-        waited = _waited(max(self.threads, key=_waited_s), self.gil)
+        waiter = max(self.threads, key=_waited_s)
+        waited = _waited(waiter, self.gil)
         if finding == diagnosis.LONG_HOLD:
             share = _of_the_waiting(self.contention.waited_for_kept_share)
             return f"Long holds: {self._kept()}, {share}; {waited}."
@@ -319,7 +320,6 @@ class _Waits:
                 f"The convoy effect: {_waited(victim, self.gil)}, in {number}{length}, for a GIL "
                 f"that {_holders(self.threads)} held.{self._prevented()}"
             )
-        waiter = max(self.threads, key=_waited_s)
         number, length = self._number_and_length(waiter)
         return (
             f"The GIL limits what gets done: {waited}, in {number}{length}, while "

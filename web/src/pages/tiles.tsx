@@ -48,6 +48,8 @@ interface Tile {
   value: string;
   more: string;
   bad?: boolean;
+  /** It says nothing about a program that serves no requests. */
+  ofRequests?: boolean;
 }
 
 function gilTile({ summary, config }: Pick<Measured, "summary" | "config">): Tile {
@@ -69,40 +71,7 @@ function gilTile({ summary, config }: Pick<Measured, "summary" | "config">): Til
   };
 }
 
-/** The tiles of requests. */
-function served(summary: Summary): Tile[] {
-  const errors = summary.errors_5xx + summary.errors_4xx + summary.failed;
-  return [
-    {
-      name: "Throughput",
-      value: format.perSecond(summary.rps),
-      more: `${format.perMinute(summary.rpm)} · ${format.counted(summary.requests, "request")}`,
-    },
-    {
-      name: "Response p95",
-      value: quantile(summary.response, "p95"),
-      more: `p50 ${quantile(summary.response, "p50")} · p99 ${quantile(summary.response, "p99")}`,
-    },
-    {
-      name: "Application p95",
-      value: quantile(summary.application, "p95"),
-      more: `p50 ${quantile(summary.application, "p50")} · mean ${quantile(summary.application, "mean")}`,
-    },
-    {
-      name: "Busy threads",
-      value: format.share(summary.busy),
-      more: `of ${format.count(summary.threads)} · ${format.counted(Math.round(summary.processes), "process")}`,
-    },
-    {
-      name: "Errors",
-      value: format.count(errors),
-      more: `5xx ${format.count(summary.errors_5xx)} · 4xx ${format.count(summary.errors_4xx)} · failed ${format.count(summary.failed)}`,
-      bad: summary.errors_5xx + summary.failed > 0,
-    },
-  ];
-}
-
-/** The tiles of a program without requests, whose GIL is not a tile of its own. */
+/** The tiles of a program without requests: its GIL, as far as it has one. */
 function ran({ hold, gil }: Summary): Tile[] {
   if (!gil) return [];
   return [
@@ -121,8 +90,28 @@ function ran({ hold, gil }: Summary): Tile[] {
 
 export function Tiles(measured: Measured) {
   const { summary, config } = measured;
-  const tiles: Tile[] = [
-    ...(serves(measured) ? served(summary) : ran(summary)),
+  const withRequests = serves(measured);
+  const errors = summary.errors_5xx + summary.errors_4xx + summary.failed;
+  const all: Tile[] = [
+    {
+      name: "Throughput",
+      value: format.perSecond(summary.rps),
+      more: `${format.perMinute(summary.rpm)} · ${format.counted(summary.requests, "request")}`,
+      ofRequests: true,
+    },
+    {
+      name: "Response p95",
+      value: quantile(summary.response, "p95"),
+      more: `p50 ${quantile(summary.response, "p50")} · p99 ${quantile(summary.response, "p99")}`,
+      ofRequests: true,
+    },
+    {
+      name: "Application p95",
+      value: quantile(summary.application, "p95"),
+      more: `p50 ${quantile(summary.application, "p50")} · mean ${quantile(summary.application, "mean")}`,
+      ofRequests: true,
+    },
+    ...(withRequests ? [] : ran(summary)),
     gilTile(measured),
     {
       name: "CPU",
@@ -130,11 +119,25 @@ export function Tiles(measured: Measured) {
       more: `${format.cores(summary.cpu_per_process)} per process`,
     },
     {
+      name: "Busy threads",
+      value: format.share(summary.busy),
+      more: `of ${format.count(summary.threads)} · ${format.counted(Math.round(summary.processes), "process")}`,
+      ofRequests: true,
+    },
+    {
       name: "Memory",
       value: format.bytes(summary.rss),
       more: `${format.bytes(summary.rss_per_process)} per process`,
     },
+    {
+      name: "Errors",
+      value: format.count(errors),
+      more: `5xx ${format.count(summary.errors_5xx)} · 4xx ${format.count(summary.errors_4xx)} · failed ${format.count(summary.failed)}`,
+      bad: summary.errors_5xx + summary.failed > 0,
+      ofRequests: true,
+    },
   ];
+  const tiles = all.filter(({ ofRequests }) => withRequests || !ofRequests);
   return (
     <section aria-label="Figures">
       <p class="configured">{configured(config)}</p>

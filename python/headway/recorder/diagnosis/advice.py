@@ -182,8 +182,7 @@ def _policy_of_a_program(inputs: DiagnosisInputs) -> Advice:
         "try": "HEADWAY=priority in the program's environment",
         "expect": "a thread that needs less than a millisecond of the GIL waits for it at most a "
         f"millisecond for each other thread, and mostly far less{now}{_prevented(inputs)}; calls "
-        "that cannot be "
-        "preempted come on top. Threads that compute get as much done as now.",
+        "that cannot be preempted come on top. Threads that compute get as much done as now.",
     }
 
 

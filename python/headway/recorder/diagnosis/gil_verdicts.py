@@ -70,7 +70,9 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
 def _besides(inputs: DiagnosisInputs, said: str) -> str:
     """A sentence on the finding that explains most of the waiting beside the one that is `said`."""
     contention = inputs.contention
-    second = next((each for each in inputs.findings if each not in (said, "gil-bound")), None)
+    second = next(
+        (each for each in inputs.findings if each not in (said, diagnosis.GIL_BOUND)), None
+    )
     if contention is None:
         return ""
     if second == diagnosis.LONG_HOLD and inputs.counted_holds:

@@ -2,9 +2,8 @@
 
 A cgroup that throttles the threads explains all waits that follow from it. Of the rules on the GIL
 that one comes first which explains most of the waiting; their order here is for the verdicts of
-several processes.
-Where all cores are in use, more GILs bring nothing, so the cores come before the full GIL. For the
-same reason they come before locks, which threads without a GIL wait for.
+several processes. Where all cores are in use, more GILs bring nothing, so the cores come before the
+full GIL. For the same reason they come before locks, which threads without a GIL wait for.
 """
 
 from __future__ import annotations
