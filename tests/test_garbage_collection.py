@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,23 @@ def test_passes_are_counted_for_who_ran_them_and_for_who_waited(tmp_path: Path) 
     assert waits["waited_collection_s"] > 0.5 * waits["waited_s"]
     parts = ("preventable", "unanswered", "off_core", "collection")
     assert sum(waits[f"waited_{part}_s"] for part in parts) <= waits["waited_s"] * 1.001
+
+
+def test_passes_are_in_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    result = headway("run", "--trace", trace, "-c", COLLECTS.format(before=""))
+    assert result.returncode == 0, result.stderr
+    events = json.loads(trace.read_text())["traceEvents"]
+    (track,) = [
+        each["tid"]
+        for each in events
+        if each.get("args") == {"name": "garbage collections of collects"}
+    ]
+    of_track = [each for each in events if each.get("tid") == track and each["ph"] in "BE"]
+    begins, ends = of_track[::2], of_track[1::2]
+    assert [each["name"] for each in begins] == ["garbage collection"] * len(ends)
+    assert 1 <= len(ends) <= 8
+    assert all(begin["ts"] < end["ts"] for begin, end in zip(begins, ends, strict=True))
 
 
 def test_a_finalizer_that_drops_the_gil_keeps_it_from_nobody(tmp_path: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from ticks import GC_EVENT, SLOW, START, STARTED, STOPPED, Bench, message, requests, tick
 
 from headway import _native
-from headway.recorder.query.history import NoRecording
+from headway.recorder.query.history import History, NoRecording
 from headway.recorder.records import merging
+from headway.recorder.store.reading import Reader
 from headway.recorder.store.selection import EVERYTHING, Selection
 
 PIDS = (100, 101, 102)
@@ -72,6 +75,31 @@ def test_steps_without_ticks_are_none(recorded: Bench) -> None:
     points = recorded.history.records(START - 100, START, 10, EVERYTHING)
     assert [record for _, record, _ in points] == [None] * len(points)
     assert recorded.history.record(START - 100, START, EVERYTHING) is None
+
+
+def test_a_range_begins_with_its_first_tick(recorded: Bench) -> None:
+    end = START + 4201
+    first = recorded.history.begin(START - 9000, end, EVERYTHING)
+    # A tick is of the interval that it ends.
+    assert START - 2 < first <= START + 1
+    assert recorded.history.begin(START + 100, end, EVERYTHING) == START + 100
+    assert recorded.history.begin(START - 200, START - 100, EVERYTHING) == START - 200
+    assert recorded.history.begin(START - 200, end, Selection(pids=frozenset([7]))) == START - 200
+
+
+def test_sums_of_groups_outlive_their_processes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store.sqlite")
+    bench.run(4000, (100,))
+    later = bench.clock.now
+    bench.run(10, (200,))
+    bench.settle()
+    bench.stop()
+    history = History(reader=Reader(str(tmp_path / "store.sqlite")))
+    assert START - 2 < history.begin(START - 9000, later, EVERYTHING) <= START + 1
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
+        database.execute("DELETE FROM process WHERE pid = 100")
+    assert history.begin(START - 9000, later + 10, EVERYTHING) == START - 9000
+    history.close()
 
 
 def test_percentiles_are_those_of_all_requests(tmp_path: Path) -> None:

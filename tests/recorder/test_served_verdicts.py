@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
-from launch import run_main
 from recorded import Recorded
 from served import FREE_THREADING, Served
 
 PATIENCE_S = 40.0
-TIMEOUT_S = 30
 WINDOW_S = 3
 # Between two questions.
 PAUSE_S = 0.1
@@ -174,25 +170,6 @@ def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
     assert "in hold_for_a_while" in found["text"]
 
 
-def views(recorder: Recorded) -> dict[str, str]:
-    """The verdict of the last seconds by each view, as its title."""
-    titles = {}
-    for row in ("summary?from=-3", "now?window=3"):
-        answer = recorder.ask(row)
-        verdict = answer.get("total", answer)["verdict"]
-        titles[verdict["name"]] = verdict["title"]
-    with urlopen(f"{recorder.url}/metrics", timeout=TIMEOUT_S) as answer:
-        metrics = re.findall(r'headway_verdict="([\w-]+)"\} 1$', answer.read().decode(), re.M)
-    with urlopen(f"{recorder.url}/api/v1/compare.md?row=a~-3~0~", timeout=TIMEOUT_S) as answer:
-        table = answer.read().decode().splitlines()[-1]
-    top = run_main("top", recorder.url, "--once", "--window", "3").stdout
-    shown = {"API": next(iter(titles)), "metrics": ",".join(metrics)}
-    for name, title in titles.items():
-        shown |= {"comparison": name} if title in table else {}
-        shown |= {"top": name} if title in top else {}
-    return shown
-
-
 @pytest.mark.serial
 @pytest.mark.slow("keeps servers under load for some seconds")
 @pytest.mark.parametrize(
@@ -225,7 +202,7 @@ def test_each_view_says_the_same_of_a_service(
                     os.sched_setaffinity(int(thread), usable)
             deadline = time.monotonic() + PATIENCE_S
             same = dict.fromkeys(("API", "metrics", "comparison", "top"), verdict)
-            while (shown := views(recorder)) != same:
+            while (shown := recorder.verdicts(WINDOW_S)) != same:
                 assert time.monotonic() < deadline, shown
                 time.sleep(PAUSE_S)
     finally:

@@ -152,6 +152,13 @@ def test_a_series_adds_up(recorder: Told) -> None:
     )
 
 
+def test_a_recorder_that_is_younger_than_the_range_shows_its_own_life(recorder: Told) -> None:
+    answer = ask(recorder, "/api/v1/series?from=-86400&points=288").json
+    assert recorder.now - SECONDS - 1 <= answer["from"] <= recorder.now - SECONDS + 1
+    assert answer["step"] == 1.0
+    assert ask(recorder, "/api/v1/slots?from=-86400").json["times"][0] >= answer["from"] - 1
+
+
 def test_a_point_has_the_setting_that_all_processes_have(recorder: Told) -> None:
     def settings(selection: str) -> set[str | None]:
         answer = ask(recorder, f"/api/v1/series?{span(recorder)}&points=10{selection}").json

@@ -222,6 +222,21 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "cpu-limited",
         "warning",
     ),
+    "other processes on all cores": (
+        {**GIL_BOUND, "cpu_user_utilization": 0.4, "cpu_cores": 2.0, "cores_busy": 19.5},
+        "cores-taken",
+        "warning",
+    ),
+    "other processes on half of the cores": (
+        {**GIL_BOUND, "cpu_user_utilization": 0.4, "cpu_cores": 4.0, "cores_busy": 20.0},
+        "gil-bound",
+        "warning",
+    ),
+    "other processes on all cores, and a GIL that is hardly needed": (
+        {**HEALTHY, "gils": [gil(0.1)], "cpu_cores": 2.0, "cores_busy": 19.5},
+        "healthy",
+        "ok",
+    ),
     "free-threaded with all cores in use": (
         {**FREE_THREADED, "cpu_cores": 4.0},
         "cpu-bound",

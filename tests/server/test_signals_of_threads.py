@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from launch import GIL_ENABLED, headway
+from launch import GIL_ENABLED, TIMEOUT_S, headway
 from process_tree import children
 from served import Served
 
 OURS = r"headway-(report|stacks|monitor|orphan)"
+EXPECTED = {"headway-report", "headway-monitor"}
 SHOWS = """
 import threading, pathlib
 for thread in pathlib.Path("/proc/self/task").iterdir():
@@ -40,11 +42,20 @@ def test_threads_beside_a_program(tmp_path: Path) -> None:
 def test_threads_of_a_worker(tmp_path: Path) -> None:
     with Served("pages:hello", "--telemetry", f"unix:{tmp_path / 'nobody'}") as server:
         (worker,) = children(server.process.pid)
-        threads = {}
-        for thread in Path(f"/proc/{worker}/task").iterdir():
-            name = (thread / "comm").read_text().strip()
-            if re.fullmatch(OURS, name):
-                mask = (thread / "status").read_text().partition("SigBlk:")[2].split()[0]
-                threads[name] = receivable(mask)
-    assert threads.keys() >= {"headway-report", "headway-monitor"}
+        deadline = time.monotonic() + TIMEOUT_S
+        # A thread gives itself its name.
+        while not (threads := named_threads(worker)).keys() >= EXPECTED:
+            assert time.monotonic() < deadline, threads
+            time.sleep(0.02)
     assert not any(threads.values()), threads
+
+
+def named_threads(pid: int) -> dict[str, set[signal.Signals | int]]:
+    """By the names of our threads: the signals that each can receive."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        name = (thread / "comm").read_text().strip()
+        if re.fullmatch(OURS, name):
+            mask = (thread / "status").read_text().partition("SigBlk:")[2].split()[0]
+            found[name] = receivable(mask)
+    return found

@@ -26,7 +26,8 @@ export function aligned(from: number, to: number, step: number): [string, string
 export function joined(before: Series, news: Series, last: number, to: number): Series | null {
   const since = news.points[0]?.time;
   if (news.step !== before.step || since === undefined) return null;
-  const from = to - last;
+  // A series shorter than the range begins with the recorder's life.
+  const from = Math.max(to - last, before.from);
   const markers = [...before.markers.filter(({ time }) => time < news.from), ...news.markers];
   return {
     ...news,
@@ -44,12 +45,8 @@ export function useSeries(address: Address): Answer<Series> {
   const selection = selectionParameters(address.selection);
   const every = refreshSeconds(range);
   const length = isLive(range) ? range.last : range.to - range.from;
-  const step = stepOf(length);
-  const whole: Parameters = [
-    ...parameters(range),
-    ...selection,
-    ["points", String(Math.max(1, Math.round(length / step)))],
-  ];
+  const points = Math.max(1, Math.round(length / stepOf(length)));
+  const whole: Parameters = [...parameters(range), ...selection, ["points", String(points)]];
   const all = question("series", whole);
 
   return useAsking<Series>(all, every && Math.max(2, every), async (signal, before) => {
@@ -57,7 +54,8 @@ export function useSeries(address: Address): Answer<Series> {
     const clock = before && clocks.get(before);
     if (before && isLive(range) && latest !== undefined && clock != null) {
       const now = clock + performance.now() / 1000;
-      if (now - latest < range.last / 2) {
+      // The steps of a series that began short are those of its first length.
+      if (now - latest < range.last / 2 && before.points.length < 2 * points) {
         const address = question("series", [...aligned(latest, now, before.step), ...selection]);
         const news = joined(before, await ask<Series>(address, signal), range.last, now);
         if (news) return timed(news, clock);

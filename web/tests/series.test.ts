@@ -26,6 +26,13 @@ test("news take the place of steps that were not over, and what is too old goes"
   expect([after?.from, after?.to]).toEqual([104, 114]);
 });
 
+test("a series that is younger than the range begins when it did", () => {
+  const before = series(105, 110, 1, [point(105, 1), point(109, 2)]);
+  const news = series(109, 112, 1, [point(109, 3), point(111, 4)]);
+  expect(joined(before, news, 300, 112)?.from).toBe(105);
+  expect(joined(before, news, 5, 112)?.from).toBe(107);
+});
+
 test("a marker is told once", () => {
   const marker = (time: number) => ({ time, event: "process_started" }) as Series["markers"][0];
   const before = { ...series(100, 110, 2, [point(100, 1)]), markers: [marker(101), marker(107)] };

@@ -4,7 +4,7 @@ use super::cgroup::{Cgroups, Throttling};
 use super::source::{Source, Tick};
 use headway_telemetry::id;
 use headway_threads::lock::Lock;
-use rustix::thread::sched_getaffinity;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 pub struct Resources {
     cgroups: Cgroups,
@@ -17,12 +17,14 @@ struct Readings {
     latest: Used,
 }
 
-/// Sums since the process started; throttling since its cgroup was made.
+/// Sums since the process started; throttling since its cgroup was made, and the cores since the
+/// machine was started.
 #[derive(Clone, Copy, Default)]
 struct Used {
     user_s: f64,
     system_s: f64,
     throttling: Option<Throttling>,
+    cores_busy_ns: Option<u64>,
 }
 
 impl Resources {
@@ -54,7 +56,11 @@ impl Source for Resources {
         }
         out.count(id::MEMORY_MAX_RSS, max_rss_bytes);
         if let Some(cores) = cores() {
-            out.number(id::CPU_CORES, f64::from(cores));
+            out.number(id::CPU_CORES, f64::from(cores.count()));
+        }
+        if let (Some(now_ns), Some(then_ns)) = (used.cores_busy_ns, reported.cores_busy_ns) {
+            // It falls where the process has got other cores.
+            out.seconds_of_ns(id::CORES_BUSY, now_ns.saturating_sub(then_ns));
         }
         if let Some(cores) = limits.cpu_cores {
             out.number(id::CGROUP_CPU_LIMIT, cores);
@@ -87,7 +93,8 @@ impl Used {
         };
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         let (user_s, system_s) = (seconds(usage.ru_utime), seconds(usage.ru_stime));
-        (Self { user_s, system_s, throttling }, usage.ru_maxrss as u64 * 1024)
+        let cores_busy_ns = cores_busy_ns();
+        (Self { user_s, system_s, throttling, cores_busy_ns }, usage.ru_maxrss as u64 * 1024)
     }
 }
 
@@ -98,9 +105,38 @@ fn rss_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// The number of cores that the process may run on.
-fn cores() -> Option<u32> {
-    Some(sched_getaffinity(Some(rustix::process::getpid())).ok()?.count())
+/// The cores that the process may run on.
+fn cores() -> Option<CpuSet> {
+    sched_getaffinity(Some(rustix::process::getpid())).ok()
+}
+
+/// The CPU time that all programs used on these cores; `None` where /proc/stat cannot be read, as in
+/// some containers.
+fn cores_busy_ns() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let cores = cores()?;
+    let ticks = busy_ticks(&stat, |core| core < CpuSet::MAX_CPU && cores.is_set(core));
+    Some(ticks? * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}
+
+/// The ticks in which the cores were not idle. `stat` has a line for each core, `cpuN` and eight
+/// columns or more (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal. Guests
+/// are part of user. `None` without any of these cores.
+fn busy_ticks(stat: &str, is_ours: impl Fn(usize) -> bool) -> Option<u64> {
+    let mut busy = None;
+    for line in stat.lines() {
+        let mut columns = line.split_ascii_whitespace();
+        let core = columns.next().and_then(|name| name.strip_prefix("cpu")?.parse().ok());
+        if core.is_none_or(|core| !is_ours(core)) {
+            continue;
+        }
+        for (column, ticks) in columns.take(8).enumerate() {
+            if column != 3 && column != 4 {
+                *busy.get_or_insert(0) += ticks.parse::<u64>().ok()?;
+            }
+        }
+    }
+    busy
 }
 
 #[cfg(test)]
@@ -110,8 +146,22 @@ mod tests {
     #[test]
     fn this_process_has_memory_and_cores() {
         assert!(rss_bytes().unwrap() > 100_000);
-        assert!(cores().unwrap() >= 1);
+        assert!(cores().unwrap().count() >= 1);
+        assert!(cores_busy_ns().is_none_or(|ns| ns > 0));
         let (used, max_rss_bytes) = Used::now(None);
         assert!(used.user_s + used.system_s > 0.0 && max_rss_bytes > 100_000);
+    }
+
+    #[test]
+    fn the_columns_of_the_own_cores_are_added_up_without_idle_and_iowait() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+            cpu0 1 2 4 1000 1000 8 16 32 64 64\n\
+            cpu1 7 7 7 7 7 7 7 7 7 7\n\
+            cpu2 100 0 0 5 5 0 0\n\
+            intr 5 cpu\n";
+        assert_eq!(busy_ticks(stat, |core| core == 0), Some(63));
+        assert_eq!(busy_ticks(stat, |core| core != 1), Some(163));
+        assert_eq!(busy_ticks(stat, |core| core == 9), None);
+        assert_eq!(busy_ticks("cpu0 1 x", |_| true), None);
     }
 }

@@ -247,6 +247,8 @@ fields! {
     1015 UNMEASURED_EVENTS "unmeasured_events" Count Max,
     1016 LIFETIME_REQUESTS "lifetime_requests" Count Max,
     1017 PROCESS_NAME "process_name" Text Distinct,
+    // The CPU time that all programs used on the cores that the process may use.
+    1018 CORES_BUSY "cores_busy" Seconds Sum,
     1020 REQUEST_TIMEOUT "request_timeout" Seconds Distinct,
     1021 INTERRUPT_TIMEOUT "interrupt_timeout" Seconds Distinct,
     1022 QUEUE_TIMEOUT "queue_timeout" Seconds Distinct,

@@ -118,10 +118,10 @@ class Contention:
 
     def _estimated_preventable_share(self) -> float:
         """This share from the lengths of waits and holds, where the meter did not divide the waits:
-        that part of them in whole switch intervals which is for no long hold, if the work that
-        waits is short and it is most of the waiting."""
+        that part of them in whole switch intervals which is for no long hold and no garbage
+        collection, if the work that waits is short and it is most of the waiting."""
         interval_s, delayed_s = self.interval_s, self.delayed_s
-        others_s = max(0.0, self.interval_waits_s - self.waited_for_kept_s)
+        others_s = max(0.0, self.interval_waits_s - self.waited_for_kept_s - self.collection_s)
         is_convoy = (
             bool(interval_s)
             and self.interval_waits_share >= thresholds.CONVOY_TIME.value

@@ -142,6 +142,13 @@ def _finding(shown: TimelineWindow, delayed: int, waits: Sequence[int]) -> list[
             f"These are long holds: the GIL was kept for up to {units.seconds(contention.kept_s)} "
             "after a request to drop it."
         )
+    elif finding == diagnosis.COLLECTION:
+        longest = units.seconds(contention.longest_collection_s)
+        told.append(
+            "This is garbage collection, which no policy can preempt: "
+            f"{100 * contention.collection_share:.0f} % of the waiting is for it, and it took up "
+            f"to {longest} at a time."
+        )
     elif finding == diagnosis.CONVOY and waits:
         mean_ns = sum(waits) / len(waits)
         needed_ns = max(1, sums(timeline, HOLD).get(delayed, 0)) / len(waits)

@@ -14,6 +14,7 @@ from typing import Any
 
 from headway.report.model import GilReport
 from headway.trace.timeline import (
+    COLLECTION,
     FORCED,
     FORCED_WAIT,
     HOLD,
@@ -29,6 +30,7 @@ from headway.trace.timeline import (
 # The same values as `Kind` in crates/gil/src/trace/recording.rs.
 HELD, WAITS, TAKES, TAKES_AFTER_WAIT, DROPS, DROPS_FORCED = 1, 2, 3, 4, 5, 6
 ASKS, GAVE_UP, FORCED_TO_WAIT, FORCED_WAIT_ENDED, CLOSED = 7, 8, 9, 10, 11
+COLLECTS, COLLECTION_ENDED = 12, 13
 
 # The layout of `Event` in crates/gil/src/trace/ring.rs: the time, and bits of a second word.
 EVENT = struct.Struct("<QQ")
@@ -62,6 +64,7 @@ class _Reader:
         # The begins of the waits in progress, by index in `Timeline.threads`.
         self.waits: dict[int, int] = {}
         self.forced_waits: dict[int, int] = {}
+        self.collections: dict[int, int] = {}
 
     def read(self, at_ns: int, kind: int, native_id: int, serial: int) -> None:
         gil = self.gils.get(serial)
@@ -96,6 +99,11 @@ class _Reader:
         elif kind == FORCED_WAIT_ENDED:
             since_ns = self.forced_waits.pop(thread, self.timeline.begin_ns)
             self._add(FORCED_WAIT, thread, since_ns, at_ns)
+        elif kind == COLLECTS:
+            self.collections[thread] = at_ns
+        elif kind == COLLECTION_ENDED:
+            since_ns = self.collections.pop(thread, self.timeline.begin_ns)
+            self._add(COLLECTION, thread, since_ns, at_ns)
 
     def end(self) -> None:
         """Ends the spans that are still open at the end of the timeline."""

@@ -1,7 +1,8 @@
 """A timeline as a Chrome trace: JSON that ui.perfetto.dev opens, and chrome://tracing.
 
 Each thread has a track with its holds and waits as slices and its drop requests as marks, from
-which arrows lead to marks in the holders' slices. Above them each GIL has a track that shows its
+which arrows lead to marks in the holders' slices, and one with its garbage collections if it ran
+any. Above them each GIL has a track that shows its
 holders. The format is "Trace Event Format"; its times are microseconds. Slices are pairs of begin
 and end events rather than complete events: a begin and a duration would each be rounded, so that
 adjacent slices would overlap.
@@ -14,14 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.json_file import to_json
-from headway.trace.timeline import HOLD, REQUEST, RUNNING, Span, Timeline
+from headway.trace.timeline import COLLECTION, HOLD, REQUEST, RUNNING, Span, Timeline
 
 # Above every thread id that Linux gives out.
 FIRST_GIL_TRACK = 1 << 22
 FIRST_THREAD_TRACK = FIRST_GIL_TRACK + (1 << 16)
 # Slices of one track must nest, so spans that overlap holds and waits have a track of their own.
-BESIDE_THREAD = {REQUEST: 1 << 24, RUNNING: 1 << 25}
-TRACK_NAMES = {REQUEST: "requests of {}", RUNNING: "{} on a core"}
+BESIDE_THREAD = {REQUEST: 1 << 24, RUNNING: 1 << 25, COLLECTION: 1 << 26}
+TRACK_NAMES = {
+    REQUEST: "requests of {}",
+    RUNNING: "{} on a core",
+    COLLECTION: "garbage collections of {}",
+}
 
 
 def to_chrome(timeline: Timeline) -> Iterator[str]:

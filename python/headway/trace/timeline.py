@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 # The kinds of spans: the thread holds its GIL; waits for the GIL (from its first look at a held GIL
-# to its take); was forced to drop the GIL and waits until another thread has taken it; answers a
-# request; or runs on a core (simulated only).
-HOLD, WAIT, FORCED_WAIT, REQUEST, RUNNING = "hold", "wait", "forced wait", "request", "running"
+# to its take); was forced to drop the GIL and waits until another thread has taken it; collects
+# garbage; answers a request; or runs on a core (both simulated only).
+HOLD, WAIT, FORCED_WAIT, COLLECTION = "hold", "wait", "forced wait", "garbage collection"
+REQUEST, RUNNING = "request", "running"
 # How a hold ended: by a drop request, by the thread itself, or not yet.
 FORCED, VOLUNTARY, UNFINISHED = "forced", "voluntary", ""
 

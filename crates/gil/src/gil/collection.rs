@@ -12,6 +12,7 @@ use crate::counters::ThreadCounters;
 use crate::installation::is_installed;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows};
+use crate::trace::{self, EventKind};
 
 /// Shorter passes are left out: there may be a thousand a second.
 const LEAST_NS: u64 = 100_000;
@@ -91,6 +92,9 @@ pub fn ended(began_ns: u64, now_ns: u64) {
     let is_of_gil = |counters: &&ThreadCounters| counters.gil.load(Relaxed) == gil.index as u32;
     if let Some(counters) = rows::counters_of_this_thread().find(is_of_gil) {
         counters.count_collection(took_ns);
+        let serial = &gil.serial;
+        trace::record(EventKind::Collection, serial, counters, now_ns - took_ns);
+        trace::record(EventKind::CollectionEnded, serial, counters, now_ns);
     }
 }
 

@@ -30,9 +30,13 @@ pub enum EventKind {
     ForcedWaitEnded = 10,
     /// The GIL has ended. The event belongs to no thread.
     Closed = 11,
+    /// A pass of the garbage collector. Both are recorded when it is over, the first one with an
+    /// earlier time.
+    Collection = 12,
+    CollectionEnded = 13,
 }
 
-const _: () = assert!((EventKind::Closed as u64) < 1 << KIND_BITS);
+const _: () = assert!((EventKind::CollectionEnded as u64) < 1 << KIND_BITS);
 
 /// The ring that hooks write to. Writers: `begin`, with release; `end`, in any thread; a forked
 /// child. Readers: hooks, with acquire. The memory is never unmapped.

@@ -1,4 +1,4 @@
-"""Verdicts on cores and threads: cpu-limited, cpu-bound, saturated, io-bound."""
+"""Verdicts on cores and threads: cpu-limited, cores-taken, cpu-bound, saturated, io-bound."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.gil_verdicts import is_queued
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, most
 from headway.recorder.diagnosis.verdict import Advice, Verdict, evidence, verdict
-from headway.report import thresholds, units
+from headway.report import diagnosis, thresholds, units
 
 
 def cpu_limited(inputs: DiagnosisInputs) -> Verdict | None:
@@ -54,6 +54,60 @@ def cpu_limited(inputs: DiagnosisInputs) -> Verdict | None:
                 "requests that stand still in the middle.",
             },
         ],
+    )
+
+
+def cores_taken(inputs: DiagnosisInputs) -> Verdict | None:
+    """Other processes take the cores from threads that hold a GIL or are to have it."""
+    others = inputs.cores_of_others
+    contention = inputs.contention
+    if others is None or contention is None or not inputs.cores_known:
+        return None
+    if contention.kept_s >= thresholds.LONG_HOLD_ALONE_S.value:
+        # The kernel keeps no thread off its core for so long.
+        return None
+    rows = inputs.record.get("gils", ())
+    used_s = sum(row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0) for row in rows)
+    cpu_s = inputs.cpu * inputs.seconds
+    if not diagnosis.lacks_cores(
+        wall_s=inputs.process_seconds,
+        used_s=used_s,
+        cpu_s=cpu_s,
+        others_s=others * inputs.seconds,
+        busy_s=(others + inputs.cpu) * inputs.seconds,
+        cores=inputs.cores,
+    ):
+        return None
+    queued = is_queued(inputs)
+    return verdict(
+        "cores-taken",
+        "critical" if queued else "warning",
+        "Other processes take the cores",
+        f"They use {others:.1f} of {units.number(round(inputs.cores), 'core')}, and threads that "
+        f"held the GIL or were to have it for {units.seconds(used_s)} ran for "
+        f"{units.seconds(cpu_s)}. Waits for the GIL are longer for this."
+        + (" Requests queue for a thread." if queued else ""),
+        inputs,
+        [
+            evidence("cores that other processes use", others, "cores"),
+            evidence("CPU", inputs.cpu, "cores"),
+            evidence(
+                "CPU time, as a share of the time that the GIL was needed",
+                cpu_s / used_s,
+                "share",
+                thresholds.ON_A_CORE,
+            ),
+        ],
+        [
+            {
+                "try": "cores of its own (a cpuset, CPUAffinity= of systemd, a larger CPU request "
+                "or weight), or the other processes elsewhere",
+                "expect": "the GIL is held as long as its holders compute, now "
+                f"{used_s / cpu_s:.1f} times that.",
+            }
+        ]
+        if cpu_s
+        else [],
     )
 
 

@@ -119,6 +119,14 @@ class DiagnosisInputs:
         return self.summary["cpu"]
 
     @property
+    def cores_of_others(self) -> float | None:
+        """The cores that other processes use of those that these may use; None if not known."""
+        busy = self.record.get("cores_busy")
+        if busy is None or not self.process_seconds:
+            return None
+        return max(0.0, float(busy) / self.process_seconds - self.cpu)
+
+    @property
     def interval(self) -> float | None:
         """The switch interval; the longest of several."""
         return most(self.config["switch_interval"], 0.0) or None

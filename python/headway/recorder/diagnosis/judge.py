@@ -12,7 +12,13 @@ import math
 from collections.abc import Iterable
 
 from headway.recorder.diagnosis import advice
-from headway.recorder.diagnosis.capacity_verdicts import cpu_bound, cpu_limited, io_bound, saturated
+from headway.recorder.diagnosis.capacity_verdicts import (
+    cores_taken,
+    cpu_bound,
+    cpu_limited,
+    io_bound,
+    saturated,
+)
 from headway.recorder.diagnosis.gil_verdicts import (
     collection,
     convoy,
@@ -29,6 +35,7 @@ from headway.report.thresholds import Threshold
 
 RULES = {
     "cpu-limited": cpu_limited,
+    "cores-taken": cores_taken,
     "long-hold": long_hold,
     "garbage-collection": collection,
     "convoy": convoy,
@@ -41,7 +48,7 @@ RULES = {
 }
 _ORDER = tuple(RULES)
 # These rules do not count requests, so they need no minimum of them.
-WITHOUT_REQUESTS = ("cpu-limited", "long-hold", "garbage-collection", "saturated")
+WITHOUT_REQUESTS = ("cpu-limited", "cores-taken", "long-hold", "garbage-collection", "saturated")
 
 
 def judge(
@@ -65,12 +72,14 @@ def _in_order(inputs: DiagnosisInputs) -> list[str]:
     found = inputs.findings
     first_full = found.index("gil-bound") if "gil-bound" in found else len(found)
     by_share = [*found[:first_full], "cpu-bound", *found[first_full:]]
-    return [*_ORDER[:1], *by_share, *(name for name in _ORDER[1:] if name not in by_share)]
+    # What stops the holders of the GIL explains all the waits for them.
+    return [*_ORDER[:2], *by_share, *(name for name in _ORDER[2:] if name not in by_share)]
 
 
 def is_worse(verdict: Verdict, other: Verdict) -> bool:
-    """Whether a verdict is more severe than another, and not what the other one explains."""
-    explained = (
+    """Whether a verdict is more severe than another one, of its group, and not what the other one
+    explains. Those that take the cores from a process may be others of its group."""
+    explained = verdict["name"] == "cores-taken" or (
         other["name"] in RULES
         and verdict["name"] in RULES
         and _ORDER.index(other["name"]) < _ORDER.index(verdict["name"])

@@ -56,6 +56,7 @@ NAMES = (
     "io-bound",
     "idle",
     "cpu-limited",
+    "cores-taken",
     "cpu-bound",
     "healthy",
     "unknown",

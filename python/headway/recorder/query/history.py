@@ -173,6 +173,27 @@ class History:
                 return -(-step // level.width_s) * level.width_s
         return step
 
+    def begin(self, start: float, end: float, selection: Selection) -> float:
+        """The time from which on the range has data: that of the first report of the selected
+        processes, if it is in the range."""
+        recording = selection.recording
+        of_senders = [
+            sender.first_seen - sender.interval_s
+            for sender in self._heard_of(recording)
+            if chosen(selection, sender) and sender.last_seen >= start and sender.first_seen < end
+        ]
+        stored = [
+            row.first_seen - row.identity.get("telemetry_interval", 0.0)
+            for row in self._rows(start, end, recording)
+            if selection.has(row.host, row.group, row.pid)
+        ]
+        first = max(start, min((*of_senders, *stored), default=start))
+        reader = self._reader_of(recording)
+        if reader is not None and first > start:
+            with contextlib.suppress(*UNREADABLE), reader.view() as view:
+                return start if view.has_sums_before(first) else first
+        return first
+
     def _intervals(self, start: float, end: float, selection: Selection) -> Iterator[float]:
         """The reporting intervals of the selected processes that the range may contain."""
         for sender in self._heard_of(selection.recording):

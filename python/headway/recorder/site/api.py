@@ -16,7 +16,7 @@ from headway.recorder.query.comparison import compare
 from headway.recorder.query.flame_graph import flame_graph
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
-from headway.recorder.query.query import Query
+from headway.recorder.query.query import Query, Range
 from headway.recorder.query.stacks import frame_of
 from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
@@ -50,7 +50,8 @@ def now(history: History, query: Query) -> Answer:
 
 
 def series(history: History, query: Query) -> Answer:
-    span, selection = query.range(), query.selection()
+    selection = query.selection()
+    span = _with_data(history, query.range(), selection)
     points = query.whole("points", 300, 1, MAX_POINTS)
     step = history.step_of(span.start, span.end, span.seconds / points, selection)
     found = history.records(span.start, span.end, step, selection)
@@ -171,10 +172,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
+def _with_data(history: History, span: Range, selection: Selection) -> Range:
+    """The range without the time before the first report, so that a chart shows the life of a
+    recorder that is younger than the range."""
+    return Range(history.begin(span.start, span.end, selection), span.end)
+
+
 def slots(history: History, query: Query) -> Answer:
-    span = query.range()
+    selection = query.selection()
+    span = _with_data(history, query.range(), selection)
     step = span.seconds / query.whole("points", 120, 1, MAX_POINTS)
-    found = history.slots(span.start, span.end, step, query.selection())
+    found = history.slots(span.start, span.end, step, selection)
     return {
         "times": [at for at, _ in found[0][1]] if found else [],
         "processes": [

@@ -155,6 +155,12 @@ class StoreView:
         )
         return [StoredProcess._make((*row[:7], read_identity(row[7]), *row[8:])) for row in rows]
 
+    def has_sums_before(self, time: float) -> bool:
+        """Whether an hour's sums of a group end before this time. They are kept longer than the
+        processes."""
+        (first,) = self._connection.execute("SELECT min(id) FROM process_group_3600").fetchone()
+        return first is not None and ((first >> schema.OWNER_BITS) + 1) * 3600 <= time
+
     def groups(self, selection: Selection) -> list[int]:
         rows = self._connection.execute("SELECT id, host, name FROM process_group")
         return [key for key, host, name in rows if selection.has_group(host, name)]
