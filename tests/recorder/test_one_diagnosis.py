@@ -1,5 +1,5 @@
-"""The report of a program, the caption of its trace, and the recorder's API, metrics, comparison and
-`headway top` say the same about one run."""
+"""The report of a program, the caption of its trace, and the recorder's API, metrics, comparison
+and `headway top` say the same about one run."""
 
 from __future__ import annotations
 

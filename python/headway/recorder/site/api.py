@@ -22,6 +22,7 @@ from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
 from headway.recorder.records.histogram import Histogram, quantiles
 from headway.recorder.records.summary import Record, count_processes, summarize
+from headway.recorder.store.selection import Selection
 
 MAX_POINTS = 2000
 MAX_EVENTS = 5000
