@@ -33,7 +33,7 @@ PYTHON_LAYERS = (
     {"commands"},
     {"tune"},
     {"output", "top"},
-    {"programs", "recorder"},
+    {"attach", "programs", "recorder"},
     {"audit"},
     {"server"},
     {"environment", "pytest_plugin"},
@@ -53,6 +53,7 @@ RANKS = {part: -row for row, parts in enumerate(PYTHON_LAYERS) for part in parts
 # Code that runs inside other people's programs imports these alone, besides the standard library.
 GUESTS = {
     "meter": {"_native", "errors", "gil", "json_file", "meter", "profile", "report", "trace"},
+    "attach/guest": {"_native", "errors", "meter"},
     "environment": {"_native", "environment", "errors", "json_file", "meter", "options"},
     # It runs at the end of a measured program.
     "profile": {"_native", "errors", "json_file", "profile", "report"},

@@ -238,7 +238,7 @@ def test_packages_of_debian_are_not_looked_for_elsewhere(machine: Machine) -> No
 @pytest.mark.parametrize(
     ("user", "says"),
     [
-        ("0", "without chromium apache2-bin apache2-dev build-essential: E: no network"),
+        ("0", "without chromium apache2-bin apache2-dev build-essential gdb: E: no network"),
         ("1000", "as root: apt-get install --no-install-recommends chromium apache2-bin"),
     ],
 )

@@ -30,6 +30,12 @@ VERBS = (
         "headway.commands.report",
         "show the report of an earlier run, or the counters that a crash left",
     ),
+    Verb(
+        "attach",
+        "headway.commands.attach",
+        "measure, and cure, a process that already runs",
+    ),
+    Verb("detach", "headway.commands.detach", "end what attach --keep has left on in a process"),
     Verb("serve", "headway.commands.serve", "serve WSGI applications"),
     Verb(
         "audit",

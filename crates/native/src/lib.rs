@@ -13,12 +13,14 @@
 //! - [`telemetry`]: datagrams, records, and the reporter.
 //! - [`server`]: the WSGI server.
 //! - [`declaration`], [`process`], [`toml_text`]: extension modules, prctl(2), configuration files.
+//! - [`attach`]: the way of a debugger into a process that runs already.
 //! - [`internal_errors`]: panics, counted.
 
 use headway_python::c_api::PyObject;
 use headway_python::module::{Definition, Slots, add_functions};
 use headway_python::object::{Object, PyResult};
 
+mod attach;
 mod declaration;
 mod forks;
 mod frame_layout;

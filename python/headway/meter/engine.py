@@ -59,6 +59,7 @@ def uninstall() -> None:
     """Implements `headway.gil.uninstall`."""
     native = _native()
     thread_names.tell_running(native.gil_name_thread)
+    thread_names.unfollow()
     garbage_collection.unfollow(native.gil_note_collection)
     native.gil_uninstall()
     machine.end()

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     # The native thread id and the name, in UTF-8 without NUL.
     Tell = Callable[[int, bytes], None]
 
+# `threading.Thread`, and what it had and has: the step of the start-up, and the name. None if
+# neither is wrapped.
+_wrapped: tuple[Any, ...] | None = None
+
 
 def follow(tell: Tell) -> None:
     """Passes the names of the running threads, and from now on of each thread that starts."""
@@ -56,17 +60,14 @@ def _tell_one(thread: Any, tell: Tell) -> None:
 def follow_starts(threading: ModuleType, tell: Tell) -> None:
     """Passes the names of threads that start or are renamed from now on. `threading` must be
     imported."""
-    original = threading.Thread._set_native_id
-    if hasattr(original, "__wrapped__"):
+    global _wrapped
+    if _wrapped is not None and _wrapped[0] is threading.Thread:
         return
+    original, name = threading.Thread._set_native_id, threading.Thread.name
 
     def _set_native_id(self: Any) -> None:
         original(self)
         _tell_one(self, tell)
-
-    _set_native_id.__wrapped__ = original  # type: ignore[attr-defined]
-    threading.Thread._set_native_id = _set_native_id
-    name = threading.Thread.name
 
     def _set_name(self: Any, value: Any) -> None:
         name.fset(self, value)
@@ -74,7 +75,24 @@ def follow_starts(threading: ModuleType, tell: Tell) -> None:
         if self.is_alive():
             _tell_one(self, tell)
 
+    threading.Thread._set_native_id = _set_native_id
     threading.Thread.name = name.setter(_set_name)
+    _wrapped = threading.Thread, original, _set_native_id, name, threading.Thread.name
+
+
+def unfollow() -> None:
+    """Passes no more names. `threading` is as it was, but for what somebody else has wrapped
+    since."""
+    global _wrapped
+    sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _ThreadingFinder)]
+    if _wrapped is None:
+        return
+    thread, original, set_native_id, name, our_name = _wrapped
+    if thread._set_native_id is set_native_id:
+        thread._set_native_id = original
+    if thread.name is our_name:
+        thread.name = name
+    _wrapped = None
 
 
 class _ThreadingFinder:

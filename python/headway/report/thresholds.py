@@ -1,7 +1,7 @@
 """The thresholds of the diagnosis in one table, each with its reason.
 
-docs/telemetry.md has the same table for users, and a test compares both. The report of a program
-uses some of the thresholds, so this module imports nothing.
+docs/reference/thresholds.md is generated from it. The report of a program uses some of the
+thresholds, so this module imports nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,183 @@
+"""Has a CPython up to 3.13 run a script, by gdb.
+
+gdb stops the process, has one of its threads load this package's extension module and call
+`headway_attach_run`, and detaches. That function starts a thread and returns; the thread takes the
+GIL by the C API and runs the script.
+
+The call needs memory, so it must not be made by a thread that has the lock of the allocator or of
+the loader. gdb chooses one that is in code of the interpreter itself, or in a system call that
+waits, and that no function of the allocator or the loader has called; else it leaves the process
+alone. That is tried again for some seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from headway.attach.target import Refused, Target
+
+PACKAGE = "gdb (apt-get install gdb, dnf install gdb)"
+# gdb runs on if this command ends, and ends by itself after this time.
+GDB_LIMIT_S = 20
+PAUSE_S = 0.05
+FUNCTION = "headway_attach_run"
+# A wait that CPython and programs make; and functions of the allocator and the loader, which may
+# have their locks.
+WAITS = re.compile(
+    r"_*(GI_)?_*(libc_)?(epoll_p?wait2?|p?poll|p?select(64)?(_time64)?|accept4?|recv(from|msg)?|read"
+    r"|clock_nanosleep(_time64)?|nanosleep|wait4|waitid|waitpid|sigtimedwait|sigwaitinfo|pause"
+    r"|futex_abstimed_wait_(common|cancelable)(64)?|do_futex_wait|pthread_cond_(timed|clock)?wait"
+    r"|sem_(clock|timed)?wait)(_cancel|_nocancel)?"
+)
+UNSAFE = re.compile(
+    r"_*(libc_|GI_)*_*(int_)?(malloc|calloc|realloc|free|memalign|posix_memalign|sysmalloc)\b.*"
+    r"|arena_get.*|tcache_.*|_*dl_.*|_*dl(open|sym|close|m?open_doit).*|_*tls_get_addr.*|call_init"
+)
+# The libraries whose symbols are read, as gdb's pattern for their paths.
+NAMED = "/(libc|libdl|libpthread|ld-linux|libpython)[^/]*$"
+# A deeper stack is not judged.
+FRAMES = 2000
+THREAD = re.compile(r"^HEADWAY (\d+) (\S+)$", re.MULTILINE)
+
+
+class Gdb:
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        program = shutil.which("gdb")
+        if program is None:
+            raise Refused(
+                f"process {target.pid} runs CPython {target.python}, for which this needs {PACKAGE}"
+            )
+        self._program = program
+
+    def ask(self, script: str, within_s: float) -> None:
+        """Raises `Refused` if no thread was at a safe point within this time, or if gdb failed."""
+        deadline = time.monotonic() + within_s
+        found = ""
+        while True:
+            said = self._run(script)
+            if re.search(r"^HEADWAY started 0$", said, re.MULTILINE):
+                return
+            if "HEADWAY waits" not in said:
+                raise Refused(
+                    f"gdb could not attach to process {self._target.pid}: {_reason(said)}"
+                )
+            found = ", ".join(sorted({name for _, name in THREAD.findall(said)})[:5])
+            if time.monotonic() > deadline:
+                raise Refused(
+                    f"process {self._target.pid} was at no safe point for {within_s:.0f} s, and "
+                    f"was left alone (its threads are in {found})"
+                )
+            time.sleep(PAUSE_S)
+
+    def _run(self, script: str) -> str:
+        module = find_spec("headway._native")
+        if module is None or module.origin is None:
+            raise Refused("headway's extension module is missing")
+        commands = f"{script}.gdb"
+        Path(commands).write_text(_commands(self._target, module.origin, script))
+        limit = ["timeout", "--signal=KILL", str(GDB_LIMIT_S)]
+        # A session of its own: Ctrl-C and a closed terminal do not reach gdb, whose death at the
+        # wrong moment would be the process's.
+        ended = subprocess.run(
+            # Without debug information: gdb would read it while the process stands still.
+            [*limit, self._program, "--batch", "--readnever", "-nx", "-nh", "-x", commands],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "DEBUGINFOD_URLS": ""},
+        )
+        return ended.stdout
+
+
+def _commands(target: Target, module: str, script: str) -> str:
+    """The commands for gdb. What they print tells how far it came."""
+    load = f"((void *(*)(const char *, int)) dlopen)({_quoted(module)}, 2)"
+    find = f'((void *(*)(void *, const char *)) dlsym)((void *) %d, "{FUNCTION}")'
+    call = f"((int (*)(const char *)) %d)({_quoted(script)})"
+    # Of the libraries only those with names that are asked for: gdb reads symbols while the process
+    # stands still, and has taken 20 s for those of a module as large as ours.
+    return f"""
+maintenance set worker-threads 0
+set auto-solib-add off
+set pagination off
+set confirm off
+set print thread-events off
+set auto-load off
+set debuginfod enabled off
+set unwindonsignal on
+set debug-file-directory /nonexistent
+file /proc/{target.pid}/exe
+handle all nostop noprint pass
+python
+import re
+WAITS, UNSAFE, LIBRARY = {WAITS.pattern!r}, {UNSAFE.pattern!r}, {target.library!r}
+def names():
+    frame = gdb.newest_frame()
+    while frame is not None:
+        yield (frame.name() or "?").partition("@")[0]
+        try:
+            frame = frame.older()
+        except gdb.error:
+            return
+def is_safe(innermost):
+    library = gdb.solib_name(gdb.newest_frame().pc()) or ""
+    if library != LIBRARY and not re.fullmatch(WAITS, innermost):
+        return False
+    for number, name in enumerate(names()):
+        if number > {FRAMES} or re.fullmatch(UNSAFE, name):
+            return False
+    return True
+def choose():
+    for thread in gdb.selected_inferior().threads():
+        thread.switch()
+        innermost = next(names())
+        print("HEADWAY", thread.ptid[1], innermost)
+        if is_safe(innermost):
+            return True
+    return False
+def attach():
+    gdb.execute("attach {target.pid}", to_string=True)
+    try:
+        gdb.execute("sharedlibrary {NAMED}", to_string=True)
+        if not choose():
+            print("HEADWAY waits")
+            return
+        loaded = int(gdb.parse_and_eval({load!r}))
+        if loaded == 0:
+            reason = gdb.parse_and_eval("((char *(*)(void)) dlerror)()").string()
+            print("HEADWAY failed", reason)
+            return
+        function = int(gdb.parse_and_eval({find!r} % loaded))
+        print("HEADWAY started", int(gdb.parse_and_eval({call!r} % function)))
+    finally:
+        gdb.execute("detach", to_string=True)
+try:
+    attach()
+except gdb.error as error:
+    print("HEADWAY failed", error)
+end
+"""
+
+
+def _quoted(path: str) -> str:
+    """A string of C within a string of Python."""
+    if re.search(r"[\"'\\\n]", path):
+        raise Refused(f"{path}: this path cannot be given to gdb")
+    return f'"{path}"'
+
+
+def _reason(said: str) -> str:
+    failed = re.search(r"^HEADWAY failed (.*)$", said, re.MULTILINE)
+    if failed:
+        return failed[1]
+    lines = said.strip().splitlines()
+    return lines[-1] if lines else "it ended without a word"

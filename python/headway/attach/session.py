@@ -1,0 +1,219 @@
+"""The conversation of `headway attach` with the thread that it has in the target (`guest`)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypedDict
+
+from headway._native import SERVER_SOFTWARE
+from headway.attach.gdb import GDB_LIMIT_S, Gdb
+from headway.attach.guest import Connection, Gone
+from headway.attach.remote_debugging import RemoteDebugging
+from headway.attach.stopped import CannotStop
+from headway.attach.target import Refused, Target, check_version
+from headway.errors import Error
+
+# The first version with PEP 768.
+REMOTE_DEBUGGING = (3, 14)
+# How long the target has to run the script, to import Headway then, and to answer.
+WITHIN_S = 5.0
+IMPORT_S = 20.0
+ANSWER_S = 30.0
+# Another try to stop a process with a thread in an uninterruptible wait.
+PAUSE_S = 0.1
+
+# Runs in whichever thread of the target has the GIL next, so it imports nothing that is not loaded:
+# it takes the ticket, which is there once and for some seconds, and starts a thread.
+SCRIPT = """\
+import posix, time, _thread
+try:
+    posix.unlink({ticket!r})
+except OSError:
+    pass
+else:
+    if time.monotonic() < {deadline!r}:
+        _thread.start_new_thread(exec, ({code!r}, {{}}))
+"""
+# Runs in that thread. A Headway that the program has loaded is used if it is this version. Each
+# read of a file drops the GIL, so beside CPU-bound threads the imports would take seconds at 5 ms
+# each.
+CODE = """\
+import sys
+def begin(folder, version, path):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval, 0.0002))
+    try:
+        serve = load(folder, version, path)
+    finally:
+        sys.setswitchinterval(interval)
+    if serve:
+        serve(path)
+def load(folder, version, path):
+    package = sys.modules.get("headway")
+    if package is None:
+        from importlib.util import module_from_spec, spec_from_file_location
+        spec = spec_from_file_location(
+            "headway", folder + "/__init__.py", submodule_search_locations=[folder]
+        )
+        package = module_from_spec(spec)
+        sys.modules["headway"] = package
+        try:
+            spec.loader.exec_module(package)
+        except BaseException:
+            del sys.modules["headway"]
+            raise
+    # The name and the version of the package, which needs no metadata beside it.
+    from headway import _native
+    if _native.SERVER_SOFTWARE == version:
+        from headway.attach import guest
+        from headway.meter import engine
+        return guest.serve
+    else:
+        import _socket, marshal
+        told = marshal.dumps(("other", _native.SERVER_SOFTWARE))
+        socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        socket.connect(path)
+        socket.sendall(len(told).to_bytes(4, "little") + told)
+        socket.close()
+begin({folder!r}, {version!r}, {path!r})
+"""
+
+
+class Options(TypedDict):
+    """What the guest is to do. `policy` is None to leave it; `trace_events` and `telemetry`, the
+    path of a recorder's socket, are 0 and "" for none; after `limit_s` seconds without a word the
+    guest ends by itself."""
+
+    policy: str | None
+    limit_s: float
+    trace_events: int
+    profile: bool
+    telemetry: str
+
+
+class Session:
+    """A thread of ours in the target, from the construction until the end of the `with` block."""
+
+    def __init__(self, target: Target) -> None:
+        """Raises `Refused` or `Error` if the target did not let us in. It is as before then."""
+        check_version(target)
+        self.target = target
+        self.attach_s = 0.0
+        self._folder = Path(tempfile.mkdtemp(prefix="headway-attach-"))
+        try:
+            self._connection = self._enter()
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The guest ends, if it has not, and turns off what it had turned on."""
+        self._connection.socket.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def ask(self, word: str, *values: Any) -> tuple[Any, ...]:
+        """Raises `Error` if the target has ended, or says that it cannot."""
+        try:
+            self._connection.send(word, *values)
+            answer = self._connection.receive()
+        except Gone:
+            raise Error(f"process {self.target.pid} has ended, or does not answer") from None
+        if answer[0] == "refused":
+            raise Error(f"process {self.target.pid}: {answer[1]}")
+        return answer[1:]
+
+    def begin(self, options: Options) -> tuple[bool, str]:
+        """Returns whether the meter was off before, and else the policy that was in force."""
+        is_ours, policy = self.ask("begin", options)
+        return is_ours, policy
+
+    def _enter(self) -> Connection:
+        began = time.monotonic()
+        name, ticket, script = (
+            str(self._folder / each) for each in ("socket", secrets.token_hex(8), "script.py")
+        )
+        package = str(Path(__file__).resolve().parents[1])
+        code = CODE.format(folder=package, version=SERVER_SOFTWARE, path=name)
+        by_gdb = self.target.version < REMOTE_DEBUGGING
+        deadline = time.monotonic() + WITHIN_S + (GDB_LIMIT_S if by_gdb else 0)
+        text = SCRIPT.format(ticket=ticket, deadline=deadline, code=code)
+        for path, content in ((script, text), (ticket, "")):
+            Path(path).write_text(content)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(name)
+            listener.listen(1)
+            if self.target.uid != os.geteuid():
+                for owned in (str(self._folder), script, ticket, name):
+                    os.chown(owned, self.target.uid, self.target.gid)
+            self._have_run(script, listener, began + WITHIN_S)
+            listener.settimeout(IMPORT_S)
+            try:
+                peer, _ = listener.accept()
+            except TimeoutError:
+                raise Error(
+                    f"process {self.target.pid} runs the script, but cannot import Headway from "
+                    f"{package}; its stderr has the reason"
+                ) from None
+        peer.settimeout(ANSWER_S)
+        connection = Connection(peer)
+        try:
+            word, *values = connection.receive()
+        except Gone:
+            raise Error(f"process {self.target.pid} has closed the connection") from None
+        if word == "other":
+            peer.close()
+            raise Refused(
+                f"process {self.target.pid} has {values[0]} loaded, and this is "
+                f"{SERVER_SOFTWARE}: attach with that version"
+            )
+        self.attach_s = time.monotonic() - began
+        return connection
+
+    def _have_run(self, script: str, listener: socket.socket, deadline: float) -> None:
+        """Until the target takes the ticket. Raises `Refused` if it does not in time."""
+        if self.target.version < REMOTE_DEBUGGING:
+            Gdb(self.target).ask(script, WITHIN_S)
+            return
+        asking = RemoteDebugging(self.target)
+        try:
+            while True:
+                try:
+                    asking.ask(script)
+                    break
+                except CannotStop as problem:
+                    if time.monotonic() > deadline:
+                        raise Refused(f"process {self.target.pid}: {problem}") from None
+                    time.sleep(PAUSE_S)
+            while not _is_called(listener, 0.02):
+                if time.monotonic() > deadline:
+                    self._take_ticket_back()
+                    raise Refused(
+                        f"no thread of process {self.target.pid} ran Python code within "
+                        f"{WITHIN_S:.0f} s (all are in calls): it was left as it was"
+                    )
+        finally:
+            # What cannot be taken back finds no ticket.
+            with suppress(CannotStop, Refused, OSError):
+                asking.withdraw()
+            asking.close()
+
+    def _take_ticket_back(self) -> None:
+        for each in self._folder.iterdir():
+            if each.suffix == "" and each.name != "socket":
+                each.unlink(missing_ok=True)
+
+
+def _is_called(listener: socket.socket, within_s: float) -> bool:
+    import select
+
+    return bool(select.select([listener], [], [], within_s)[0])

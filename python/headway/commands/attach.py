@@ -1,0 +1,277 @@
+"""`headway attach`: measures, and cures, a process that already runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from headway.commands import policy_flags
+from headway.errors import CommandError, Error
+from headway.json_file import STDOUT, check_path, write_json
+from headway.options import Policy, RecorderSocket, Seconds, Whole, argument
+
+if TYPE_CHECKING:
+    from headway.attach.session import Options, Session
+    from headway.attach.target import Target
+    from headway.report.model import GilReport
+    from headway.report.terminal import Style
+
+DESCRIPTION = """\
+Measures the GIL of a process that already runs, for a time, and prints the report of `headway run`
+for this time. With --policy the process also runs under that policy meanwhile; --keep leaves the
+policy on, until `headway detach PID`. Ctrl-C ends the measurement early. Afterwards the process is
+as it was, but for one mapped library and modules that are not used.
+
+The rights are those of a debugger (ptrace), as for py-spy. CPython 3.14 and later have an interface
+for it (PEP 768); for 3.10 to 3.13 gdb must be installed. The process needs no Headway of its own.
+"""
+EXAMPLES = """\
+examples:
+  headway attach 4711                             who waits for the GIL in there?
+  headway attach 4711 --for 30s --profile waits.svg
+  headway attach 4711 --policy priority --keep    first aid without a restart
+  headway detach 4711                             and its end
+  headway attach 4711 --tree                      a gunicorn master with its workers
+"""
+DEFAULT_S = 10.0
+TRACE_EVENTS = 1_000_000
+PID = Whole(1, (1 << 22) - 1)
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
+    parser.add_argument("pid", metavar="PID", type=argument(PID), help="the process")
+    parser.add_argument(
+        "--for",
+        dest="for_s",
+        metavar="S",
+        type=argument(Seconds(0.1, 86_400)),
+        default=DEFAULT_S,
+        help="how long to measure, in seconds, or with a unit, such as 2m (default: 10)",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="P",
+        type=argument(Policy()),
+        help="also schedule the GIL, by this policy: see below (default: leave that as it is)",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the policy on; `headway detach PID` ends it"
+    )
+    parser.add_argument(
+        "--tree", action="store_true", help="the process and all Python processes that it started"
+    )
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the report to FILE as JSON (schema 2); - is stdout",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="also find the lines that made threads wait, and write them to FILE, in the format of "
+        "its name (see headway run --help)",
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="also write the last holds and waits to FILE for ui.perfetto.dev; if FILE ends in "
+        ".svg, as a drawing",
+    )
+    parser.add_argument(
+        "--telemetry",
+        metavar="unix:PATH",
+        type=argument(RecorderSocket()),
+        help="meanwhile report to the recorder (headway telemetry) at this socket, too",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from headway.attach import target
+    from headway.programs import signals
+
+    files = _check(arguments)
+    found = target.find(arguments.pid)
+    others = _descendants(arguments.pid) if arguments.tree else []
+    signals.watch()
+    with ExitStack() as stack:
+        sessions = _enter([found, *others], _options(arguments), stack)
+        _say(_begun(sessions, arguments))
+        _wait(arguments.for_s)
+        ended = [session.ask("end", arguments.keep) for session in sessions]
+    reports = [_report(before, raw) for before, raw, _, _ in ended]
+    if arguments.tree:
+        shown = _in_one(reports)
+    else:
+        # Forked children have counters in the same ledger.
+        (shown,) = reports
+    _, _, trace, profile = ended[0]
+    lines = _write(files, shown, trace, profile, arguments)
+    _show(shown, lines, arguments)
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> dict[str, str]:
+    """Returns the paths of --json, --trace and --profile. Raises CommandError for what cannot
+    be done, before anything is touched."""
+    if arguments.keep and arguments.policy is None:
+        raise CommandError("--keep: there is no --policy to keep", exit_code=2)
+    if arguments.keep and arguments.policy == "interval":
+        raise CommandError("--keep: the policy interval leaves the GIL to CPython", exit_code=2)
+    files = {
+        name: check_path(path, f"--{name}")
+        for name in ("json", "trace")
+        if (path := getattr(arguments, name)) is not None
+    }
+    if arguments.profile is not None:
+        from headway.profile import profile_file
+
+        files["profile"] = profile_file.check_name(arguments.profile)
+    if arguments.tree and len(files.keys() - {"json"}):
+        raise CommandError("--tree: --trace and --profile are for one process", exit_code=2)
+    return files
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    return {
+        "policy": arguments.policy,
+        "limit_s": arguments.for_s,
+        "trace_events": TRACE_EVENTS if arguments.trace is not None else 0,
+        "profile": arguments.profile is not None,
+        "telemetry": arguments.telemetry or "",
+    }
+
+
+def _descendants(pid: int) -> list[Target]:
+    """The Python processes below `pid`; others are left out."""
+    from headway.attach import target
+    from headway.programs import process_tree
+
+    found = []
+    for each in sorted(process_tree.tree(pid).keys() - {pid}):
+        try:
+            found.append(target.find(each))
+        except target.Refused:
+            continue
+    return found
+
+
+def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[Session]:
+    """Begins to measure in each process. One of several may refuse, which is told."""
+    from headway.attach.session import Session
+
+    sessions = []
+    for each in found:
+        try:
+            sessions.append(stack.enter_context(Session(each)))
+        except Error as error:
+            if not found[1:]:
+                raise
+            _say(f"without process {each.pid}: {error}")
+    if not sessions:
+        raise CommandError("--tree: none of the processes could be attached to", exit_code=2)
+    # All at about the same time.
+    for session in sessions:
+        session.begin(options)
+    return sessions
+
+
+def _begun(sessions: Sequence[Session], arguments: argparse.Namespace) -> str:
+    from headway.report import units
+
+    first = sessions[0]
+    number = f" and {len(sessions) - 1} more" if sessions[1:] else ""
+    policy = f" under {arguments.policy}" if arguments.policy else ""
+    return (
+        f"attached to process {first.target.pid}{number} (CPython {first.target.python}) in "
+        f"{units.seconds(first.attach_s)}; measuring for {units.seconds(arguments.for_s)}{policy}, "
+        "Ctrl-C ends it"
+    )
+
+
+def _wait(seconds: float) -> None:
+    """Until the time is over, or Ctrl-C."""
+    from headway.programs import progress
+    from headway.report import units
+
+    end = time.monotonic() + seconds
+    try:
+        while (left := end - time.monotonic()) > 0:
+            if sys.stderr is not None and sys.stderr.isatty():
+                progress.progress(f"{units.seconds(round(left, 1))} left")
+            time.sleep(min(left, 1.0))
+    except KeyboardInterrupt:
+        pass
+    progress.clear_progress()
+
+
+def _report(before: dict[str, Any] | None, raw: dict[str, Any]) -> GilReport:
+    from headway.meter.snapshot import Snapshot
+
+    after = Snapshot(raw)
+    return (after if before is None else after - Snapshot(before)).report()
+
+
+def _in_one(reports: Sequence[GilReport]) -> GilReport:
+    """The report of the first process, with the others as its children."""
+    pids = {each.pid for each in reports}
+    children = [each.replaced(children=[]) for each in reports[1:]]
+    # A forked child may be in the counters of its parent, too.
+    children += [child for each in reports for child in each.children if child.pid not in pids]
+    return reports[0].replaced(children=children)
+
+
+def _write(
+    files: dict[str, str],
+    report: GilReport,
+    trace: dict[str, Any] | None,
+    profile: dict[str, Any] | None,
+    arguments: argparse.Namespace,
+) -> list[str]:
+    """Writes the files. Returns the lines of the profile."""
+    from headway.report import processes
+
+    name = processes.role(report.command or ())
+    lines: list[str] = []
+    try:
+        if "json" in files:
+            write_json(report.to_dict(), files["json"])
+        if "trace" in files and trace is not None:
+            from headway.trace import trace_file
+
+            _say(trace_file.write_trace(trace, report, files["trace"], name))
+        if "profile" in files and profile is not None:
+            from headway.profile import profile_file, reading, table
+
+            found = reading.to_profile(profile, report.pid, name)
+            _say(profile_file.write_profile(found, files["profile"]))
+            lines = [
+                *table.lines(table.tabulate(found), _style(arguments)),
+                *table.not_covered(report),
+            ]
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+    return lines
+
+
+def _style(arguments: argparse.Namespace) -> Style:
+    from headway.report import terminal
+
+    descriptor, stream = (2, sys.stderr) if arguments.json == STDOUT else (1, sys.stdout)
+    return terminal.Style.of_stream(descriptor, getattr(stream, "encoding", None) or "utf-8")
+
+
+def _show(report: GilReport, lines: Sequence[str], arguments: argparse.Namespace) -> None:
+    from headway.report import terminal
+
+    stream = sys.stderr if arguments.json == STDOUT else sys.stdout
+    print("\n".join([terminal.draw(report, _style(arguments)), *lines]), file=stream)
+
+
+def _say(text: str) -> None:
+    print(f"headway attach: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,280 @@
+"""`headway attach` and `headway detach`, on programs that run already and know nothing of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import GIL_ENABLED, HEADWAY, TIMEOUT_S, Result, environment, headway, read_json
+
+from headway.attach import target
+
+HERE = Path(__file__).resolve().parent
+BY_GDB = sys.version_info < (3, 14)
+
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.slow("attaches a debugger to programs"),
+    pytest.mark.skipif(BY_GDB and not shutil.which("gdb"), reason="there is no gdb"),
+    pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
+]
+
+
+class Running:
+    """A running program; `seen` asks it what it sees of itself."""
+
+    def __init__(self, kind: str) -> None:
+        # Without site-packages, and so without Headway.
+        self.process = subprocess.Popen(
+            [sys.executable, "-S", str(HERE / "running.py"), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+        self.pid = self.process.pid
+
+    def seen(self) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("seen\n")
+        self.process.stdin.flush()
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def woken_in_s(self, seconds: float) -> int:
+        before = self.seen()["woken"]
+        time.sleep(seconds)
+        return int(self.seen()["woken"]) - int(before)
+
+
+@contextmanager
+def running(kind: str = "convoy") -> Iterator[Running]:
+    program = Running(kind)
+    try:
+        time.sleep(0.2)
+        yield program
+        assert program.process.poll() is None, program.process.stderr
+    finally:
+        if kind == "children":
+            # It ends them at the end of its stdin.
+            _, stderr = program.process.communicate()
+        else:
+            program.process.kill()
+            _, stderr = program.process.communicate()
+    assert stderr == ""
+
+
+def attach(program: Running, *options: str | Path) -> Result:
+    result = headway("attach", str(program.pid), *options)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def is_as_before(program: Running, before: dict[str, Any]) -> None:
+    """But for modules that are not used, and one library."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        found = program.seen()
+        same = {name: found[name] == before[name] for name in before.keys() - {"woken", "headway"}}
+        if all(same.values()):
+            return
+        # The thread of the command ends a moment after its last answer.
+        assert time.monotonic() < deadline, (before, found)
+        time.sleep(0.05)
+
+
+def test_a_running_program_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    with running() as program:
+        before = program.seen()
+        result = attach(program, "--for", "1.5", "--json", out)
+        is_as_before(program, before)
+        again = attach(program, "--for", "0.5")
+        is_as_before(program, before)
+    report = read_json(out)
+    assert report["pid"] == program.pid
+    assert 1.4 < report["wall_s"] < 3
+    rows = {row["name"]: row for row in report["threads"]}
+    assert rows["light"]["waited_s"] > 0.5 * report["wall_s"]
+    assert rows["compute"]["held_s"] > 0.5 * report["wall_s"]
+    assert report["policy"] == "interval"
+    for said in (result.stdout, again.stdout):
+        assert "The convoy effect: light waited" in " ".join(said.split())
+    assert re.search(r"attached to process \d+ \(CPython 3\.\d+\) in ", result.stderr)
+
+
+def test_a_policy_cures_it_for_the_time_or_until_detach() -> None:
+    with running() as program:
+        before = program.seen()
+        plain = program.woken_in_s(1)
+        result = attach(program, "--for", "1", "--policy", "priority")
+        assert "policy priority" in result.stdout
+        is_as_before(program, before)
+        attach(program, "--for", "0.5", "--policy", "priority", "--keep")
+        kept = program.woken_in_s(1)
+        assert kept > 3 * plain
+        ended = headway("detach", str(program.pid))
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert "is CPython's again" in ended.stdout
+        is_as_before(program, before)
+        assert program.woken_in_s(1) < kept / 2
+        assert "was CPython's already" in headway("detach", str(program.pid)).stdout
+
+
+def test_the_lines_and_the_trace_of_a_running_program(tmp_path: Path) -> None:
+    profile, trace = tmp_path / "waits.txt", tmp_path / "trace.json"
+    with running() as program:
+        before = program.seen()
+        result = attach(program, "--for", "1", "--profile", profile, "--trace", trace)
+        is_as_before(program, before)
+    assert "compute (running.py:" in result.stdout.replace(f"{HERE}/", "")
+    assert "compute" in profile.read_text()
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {"hold", "wait"} <= {each.get("name") for each in events}
+
+
+@pytest.mark.parametrize("kind", ["alone", "no-main"])
+def test_what_the_main_thread_does_is_no_matter(kind: str) -> None:
+    with running(kind) as program:
+        result = attach(program, "--for", "0.5")
+    assert re.search(r"headway  Python 3\.\d+\.\d+, pid \d+", result.stdout)
+
+
+def test_an_idle_process() -> None:
+    """gdb finds it in a wait. PEP 768 needs a thread that runs Python."""
+    with running("asleep") as program:
+        before = program.seen()
+        result = headway("attach", str(program.pid), "--for", "0.5")
+        if BY_GDB:
+            assert result.returncode == 0, result.stderr
+        else:
+            assert result.returncode == 2
+            assert "ran Python code within 5 s" in result.stderr
+        is_as_before(program, before)
+
+
+def test_a_program_with_its_children_in_one_report(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    with running("children") as program:
+        result = attach(program, "--tree", "--for", "1", "--json", out)
+    processes = [read_json(out), *read_json(out)["children"]]
+    # PEP 768 has no way into the parent, which waits for a line.
+    assert len(processes) == (3 if BY_GDB else 2)
+    assert (f"without process {program.pid}: " in result.stderr) is not BY_GDB
+    working = [each for each in processes if each["pid"] != program.pid]
+    assert len(working) == 2
+    for each in working:
+        assert {row["name"] for row in each["threads"]} >= {"light", "compute"}
+    assert "The convoy effect: light waited" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_command_may_end_at_any_time(number: signal.Signals) -> None:
+    with running() as program:
+        before = program.seen()
+        command = [*HEADWAY, "attach", str(program.pid), "--for", "60", "--policy", "priority"]
+        for wait_s in (0.3, 2.5):
+            started = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment(),
+                start_new_session=True,
+            )
+            time.sleep(wait_s)
+            started.send_signal(number)
+            stdout, stderr = started.communicate(timeout=TIMEOUT_S)
+            if number == signal.SIGINT and "measuring for" in stderr:
+                # Ctrl-C ends the measurement, with its report.
+                assert started.returncode == 0, stderr
+                assert "policy priority" in stdout
+        is_as_before(program, before)
+        attach(program, "--for", "0.3")
+        is_as_before(program, before)
+
+
+def refusal(pid: int, *options: str) -> str:
+    result = headway("attach", str(pid), *options)
+    assert (result.returncode, result.stdout) == (2, ""), result
+    (line,) = result.stderr.splitlines()
+    return line.removeprefix("headway attach: ")
+
+
+def test_what_cannot_be_attached_to_is_refused_in_one_line(tmp_path: Path) -> None:
+    sleeper = subprocess.Popen(["sleep", "60"])
+    zombie = subprocess.Popen(["true"])
+    try:
+        while Path(f"/proc/{zombie.pid}/stat").read_text().split()[2] != "Z":
+            time.sleep(0.01)
+        assert refusal(zombie.pid).endswith("(a zombie, which its parent has not waited for)")
+        assert refusal(sleeper.pid).startswith(
+            f"process {sleeper.pid} (sleep) does not run CPython"
+        )
+        sleeper.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
+        assert "is stopped by a signal" in refusal(sleeper.pid)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+        zombie.wait()
+    assert refusal(zombie.pid) == f"there is no process {zombie.pid}"
+    with running() as program:
+        thread = next(
+            int(each)
+            for each in os.listdir(f"/proc/{program.pid}/task")
+            if int(each) != program.pid
+        )
+        assert refusal(thread) == (f"{thread} is a thread of process {program.pid}: attach to that")
+        pid = program.pid
+        assert refusal(pid, "--keep") == "--keep: there is no --policy to keep"
+        assert refusal(pid, "--json", str(tmp_path / "no" / "x")).startswith("--json ")
+        assert refusal(pid, "--tree", "--trace", "x.json").startswith("--tree: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_process_of_another_user_is_refused() -> None:
+    read_end, write_end = os.pipe()
+    with running() as program:
+        child = os.fork()
+        if child == 0:
+            # This interpreter's own files may be out of that user's reach.
+            os.setresuid(65534, 65534, 65534)
+            try:
+                target.find(program.pid)
+            except target.Refused as refused:
+                os.write(write_end, f"{refused}".encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    os.close(write_end)
+    with open(read_end) as said:
+        assert "it belongs to user 0; attach as that user or as root" in said.read()
+
+
+@pytest.mark.skipif(BY_GDB, reason="an option of CPython 3.14")
+def test_a_process_that_does_not_allow_debugging_is_refused() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-X", "disable-remote-debug", "-c", "while True: pass"],
+        env=environment(),
+    )
+    try:
+        time.sleep(0.3)
+        assert "-X disable-remote-debug" in refusal(program.pid)
+    finally:
+        program.kill()
+        program.wait()
