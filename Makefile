@@ -11,7 +11,7 @@ PYTHON ?=
 EXTRAS ?=
 WHEELS ?=
 
-.PHONY: help demo lab test test-slow test-all witness lint fuzz bench bench-server bench-readme screenshot docs build wheels clean
+.PHONY: help demo lab test test-slow test-all witness lint fuzz bench bench-server screenshot docs build wheels clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,7 +38,7 @@ witness: ## Check the meter beside a CPython that counts what it does (first bui
 	@scripts/build .venvs/3.13w 3.13w
 	@.venvs/3.13w/bin/python scripts/witness.py
 
-lint: ## Check formatting, types, lints and that no import runs up the layers
+lint: ## Check formatting, types, lints, layers and links
 	@scripts/lint
 
 fuzz: ## Fuzz everything that parses what a client sends (80 minutes)
@@ -54,11 +54,6 @@ bench-server: ## Measure headway serve beside other WSGI servers, which it insta
 	@.venv/bin/python bench/install_peers.py
 	@! scripts/find-python 3.13t >/dev/null || { LAB=yes scripts/build .venvs/3.13t 3.13t && .venvs/3.13t/bin/python bench/install_peers.py; }
 	@.venv/bin/python bench/run.py server
-
-bench-readme: ## Measure the figures and the report of README.md, and write them into it (6 minutes, and the peers)
-	@LAB=yes scripts/build .venv "$(PYTHON)" bench/requirements.txt
-	@.venv/bin/python bench/install_peers.py || echo "bench-readme: goes on with the peers that there are"
-	@.venv/bin/python bench/readme.py
 
 screenshot: ## Take the documents' pictures of the dashboard, from a recording made for them (2 minutes)
 	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt
@@ -77,5 +72,5 @@ wheels: ## Build the wheels of all versions for both architectures and the sourc
 	@python=$$(scripts/find-python) && "$$python" scripts/wheels.py $(WHEELS)
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)
-	rm -rf target .venv .venvs dist site docs/reference/*.md docs/explanation/drawings web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache
+	rm -rf target .venv .venvs dist site web/node_modules python/headway/recorder/static .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from headway import __version__
@@ -14,6 +12,8 @@ from headway import __version__
 project = "Headway"
 version = release = __version__
 copyright = "the Headway authors"
+# Not index, so that no page of Markdown needs a directive.
+root_doc = "contents"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["requirements.txt", "generators"]
 html_theme = "furo"
@@ -35,42 +35,7 @@ autodoc_preserve_defaults = True
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from generators import (  # noqa: E402
-    curves,
-    drawings,
-    json_documents,
-    metrics,
-    options,
-    public_names,
-    verbs,
-)
-
-PAGES = {
-    "reference/cli.md": verbs.page,
-    "reference/options.md": options.page,
-    "reference/json.md": json_documents.page,
-    "reference/metrics.md": metrics.page,
-}
-DRAWINGS = ROOT / "explanation" / "drawings"
-CURVES = ROOT / "drawings"
-
-
-def write_generated() -> None:
-    """Writes the pages and drawings that the code is the source of, where they changed."""
-    for name, page in PAGES.items():
-        _write(ROOT / name, page().encode())
-    DRAWINGS.mkdir(exist_ok=True)
-    with TemporaryDirectory() as folder:
-        for name in drawings.DRAWINGS:
-            _write(DRAWINGS / name, drawings.draw(name, Path(folder)))
-    CURVES.mkdir(exist_ok=True)
-    for curve in curves.curves():
-        _write(CURVES / curve.file, curves.draw(curve))
-
-
-def _write(file: Path, content: bytes) -> None:
-    if not file.exists() or file.read_bytes() != content:
-        file.write_bytes(content)
+from generators import generated, public_names  # noqa: E402
 
 
 def mark_examples(
@@ -88,10 +53,8 @@ def mark_examples(
 
 
 def setup(app: Any) -> None:
-    # argparse reads the width of help texts from here.
-    os.environ["COLUMNS"] = "100"
     public_names.check()
-    write_generated()
+    generated.write()
     app.connect("autodoc-process-docstring", mark_examples)
 
 

@@ -71,20 +71,19 @@ def program_of(situation: Situation) -> str:
     return str(situation.path)
 
 
-def until_killed(situation: Situation, folder: Path) -> str:
-    """Returns the sentence of `headway report` on a run that SIGKILL ends."""
+def until_killed(situation: Situation, folder: Path, after_s: float) -> str:
+    """Returns the sentence of `headway report` on a run that SIGKILL ends after this time."""
     ledger = folder / "killed.ledger"
     reports = {"HEADWAY": f"report={ledger}"}
     command = [sys.executable, program_of(situation)]
     with started(command, situation.program, speaks=False, environment=reports) as program:
-        # Before the shortest program ends.
-        time.sleep(1.8)
+        time.sleep(after_s)
         os.killpg(program.process.pid, signal.SIGKILL)
     return sentence_in(run([*HEADWAY, "report", str(ledger)]).stdout)
 
 
-def under_recorder(situation: Situation, folder: Path) -> str:
-    """The name of the verdict on the total while the program runs."""
+def under_recorder(situation: Situation, folder: Path, after_s: float) -> str:
+    """The name of the verdict on the total while the program runs, after this time."""
     target = f"unix:{folder / 'socket'}"
     recorder = ["telemetry", "--no-store", "--http", "127.0.0.1:0", "--listen", target]
     reports = {"HEADWAY": f"telemetry={target}"}
@@ -93,7 +92,7 @@ def under_recorder(situation: Situation, folder: Path) -> str:
         running(folder / "recorder.log", recorder) as (url, _),
         started(command, situation.program, speaks=False, environment=reports),
     ):
-        time.sleep(2.3)
+        time.sleep(after_s)
         with urlopen(f"{url}/api/v1/now?window=2", timeout=TIMEOUT_S) as answer:
             return str(json.load(answer)["total"]["verdict"]["name"])
 
@@ -156,11 +155,13 @@ def main() -> int:
             good = [judge(sentence, "run") for sentence, _ in results]
             with started(BUSY, "a busy process", speaks=False):
                 good.append(judge(under_run(situation, folder)[0], "beside a busy process"))
-            verdict = under_recorder(situation, folder)
+            # Once it does what it does, and before it ends by itself.
+            after_s = 0.75 * results[0][1]["wall_s"]
+            verdict = under_recorder(situation, folder, after_s)
             good.append(verdict in situation.verdicts)
             if not good[-1]:
                 wrong.append(f"{situation.program}, recorder: {verdict}")
-            good.append(judge(until_killed(situation, folder), "kill -9"))
+            good.append(judge(until_killed(situation, folder, after_s), "kill -9"))
             both = predicted_and_spared(situation, folder, results[0][1])
         right, tried = right + sum(good), tried + len(good)
         marks = ["right" if each else "WRONG" for each in good[options.runs :]]

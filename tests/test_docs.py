@@ -18,11 +18,22 @@ ROOT = Path(__file__).resolve().parent.parent
 GIL_PAGE = ROOT / "site/explanation/gil.html"
 
 
+GENERATED = ("docs/reference/*.md", "docs/drawings/*", "docs/explanation/drawings/*")
+
+
+def generated() -> dict[Path, bytes]:
+    return {file: file.read_bytes() for pattern in GENERATED for file in ROOT.glob(pattern)}
+
+
 @pytest.mark.slow("builds the site of the documents")
 @pytest.mark.timeout(600)
 def test_the_site_has_what_the_code_has() -> None:
+    committed = generated()
     built = subprocess.run([ROOT / "scripts/docs"], capture_output=True, text=True, cwd=ROOT)
     assert built.returncode == 0, built.stdout + built.stderr
+    fresh = generated()
+    stale = [file.name for file in fresh if committed.get(file) != fresh[file]]
+    assert stale == [], "`make docs` has written these anew: commit them"
     verbs = (ROOT / "site/reference/cli.html").read_text()
     assert [
         verb.name for verb in (*VERBS, *added_verbs()) if f'id="headway-{verb.name}"' not in verbs

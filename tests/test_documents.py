@@ -369,3 +369,18 @@ def test_shapes(shown: list[str], agrees: bool) -> None:
 )
 def test_servers_are_recognised(command: str, verb: str) -> None:
     assert verb_of_server(command) == verb
+
+
+def test_the_readme_has_the_figures_of_the_recipes() -> None:
+    """A published figure has one home, which `bench/recipes.py --write` fills in."""
+    row = re.compile(r"^\| \[([^]]+)\]\(([^)]+\.md)\) \|(.*)", re.MULTILINE)
+    folder = ROOT / "docs" / "how-to" / "recipes"
+    home = {
+        (folder / path).resolve(): [cell.strip() for cell in cells.split("|")]
+        for _, path, cells in row.findall((folder / "index.md").read_text())
+    }
+    shown = row.findall((ROOT / "README.md").read_text())
+    assert len(shown) == 5
+    for _, path, cells in shown:
+        _, before, after, *_ = home[(ROOT / path).resolve()]
+        assert [cell.strip() for cell in cells.split("|")][:2] == [before, after], path

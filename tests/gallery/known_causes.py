@@ -25,7 +25,8 @@ VERDICTS = {
     COLLECTION: {"garbage-collection"},
     FULL: {"gil-bound"},
 }
-NOTHING_WRONG = {"healthy", "idle"}
+# Full cores are no fault of the GIL, and no waiting to a report.
+NOTHING_WRONG = {"healthy", "idle", "cpu-bound"}
 
 
 class Situation(NamedTuple):

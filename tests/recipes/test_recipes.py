@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -10,12 +11,7 @@ from recipe_run import reports, running_client
 from recipe_tool import ROOT, tool_of, visit
 
 DOCS = ROOT / "docs"
-HEADINGS = (
-    "## What hurts",
-    "## The line that changes",
-    "## What it brings",
-    "## What it does not bring",
-)
+HEADINGS = ["Problem", "The line to change", "Result", "Limits"]
 
 each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 
@@ -43,7 +39,6 @@ def test_every_process_of_the_tool_runs_under_the_policy(recipe: Recipe) -> None
 @each_recipe
 def test_the_page_follows_the_template(recipe: Recipe) -> None:
     page = (DOCS / recipe.path).read_text()
-    places = [page.find(f"\n{heading}\n") for heading in HEADINGS]
-    assert -1 not in places, f"{recipe.path}: one of {HEADINGS} is missing"
-    assert places == sorted(places)
+    headings = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
+    assert [each for each in headings if each in HEADINGS] == HEADINGS
     assert f"$ {recipe.shown}\n" in page

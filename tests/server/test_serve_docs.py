@@ -1,4 +1,4 @@
-"""docs/serve.md names what the code has, and the examples are what they claim to be."""
+"""docs/serve.md and docs/apache.md name what the code has; examples are what they claim to be."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from headway.server.config.options import OPTIONS, SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/serve.md").read_text()
+APACHE = (ROOT / "docs/apache.md").read_text()
 
 
-def rows_under(title: str) -> list[list[str]]:
+def rows_under(title: str, page: str = PAGE) -> list[list[str]]:
     """The cells of the tables below a heading, without their heads."""
-    _, _, rest = PAGE.partition(f"\n{title}\n")
+    _, _, rest = page.partition(f"\n{title}\n")
     assert rest, f"the page has no {title!r}"
     section = re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
@@ -55,7 +56,9 @@ def test_every_key_of_the_access_log_has_its_row(tmp_path: Path) -> None:
 
 
 def test_what_mod_wsgi_has_and_headway_has_not_is_all_there() -> None:
-    named = [row[0].strip("`") for row in rows_under("### What mod_wsgi has and Headway has not")]
+    named = [
+        row[0].strip("`") for row in rows_under("## What mod_wsgi has and Headway has not", APACHE)
+    ]
     tables = (
         daemon.REFUSED,
         daemon.NOT_HAD,
