@@ -122,7 +122,11 @@ def _panel(slices: list[Slice], title: str, top: float) -> list[str]:
 
 def _legend(bottom: float) -> Iterator[str]:
     x = LEFT + 190
-    for kind, text in (("wait", "waits for the GIL"), ("answer", "answers"), ("hold", "computes")):
+    for kind, text in (
+        ("wait", "waits for the GIL"),
+        ("answer", "has the GIL"),
+        ("hold", "computes with the GIL"),
+    ):
         yield f'<rect class="{kind}" x="{x}" y="{bottom - 10}" width="12" height="11"/>'
         yield _text(x + 17, bottom, text, "muted")
         x += 34 + 7 * len(text)

@@ -17,6 +17,7 @@ from generators import (
     json_documents,
     metrics,
     options,
+    python_api,
     thresholds,
     verbs,
 )
@@ -27,6 +28,7 @@ PAGES = {
     "reference/options.md": options.page,
     "reference/json.md": json_documents.page,
     "reference/metrics.md": metrics.page,
+    "reference/api.md": python_api.page,
     "reference/thresholds.md": thresholds.page,
 }
 
