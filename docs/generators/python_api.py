@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Iterator
 
 import headway
@@ -41,7 +43,12 @@ def names() -> Iterator[tuple[str, object]]:
 
 
 def _signature(name: str, thing: object) -> str:
-    if inspect.isclass(thing) or not callable(thing):
+    """As the source has it: the values of defaults are long, or differ from run to run."""
+    if not inspect.isfunction(thing):
         return ""
-    signature = str(inspect.signature(thing)).replace("(self, ", "(").replace("(self)", "()")
-    return f"```python\n{name.rpartition('.')[2]}{signature}\n```\n\n"
+    (function,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    assert isinstance(function, ast.FunctionDef)
+    arguments = ast.unparse(function.args).removeprefix("self").removeprefix(", ")
+    returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    text = f"{name.rpartition('.')[2]}({arguments}){returns}"
+    return f"```python\n{textwrap.fill(text, 98, subsequent_indent='    ')}\n```\n\n"
