@@ -70,12 +70,14 @@ CASES = {
     "turns": (
         TURNS,
         "The GIL limits what gets done: hog-0 waited 612 ms of 900 ms, in 60 waits of about 2 "
-        "switch intervals of 5 ms, while 3 threads held the GIL most.",
+        "switch intervals of 5 ms, while 3 threads held the GIL most. No policy helps; more "
+        "processes do.",
     ),
     "long holds": (
         LONG_HOLDS,
         "Long holds: MainThread kept the GIL for up to 45 ms after it was asked to drop it, 100 % "
-        "of the waiting; waiter waited 990 ms of 1.01 s.",
+        "of the waiting; waiter waited 990 ms of 1.01 s. No policy interrupts such a call: make it "
+        "shorter, or move it to another process.",
     ),
     # The meter divides each wait: here, and in the next four cases.
     "a convoy that a policy ends": (
@@ -111,7 +113,8 @@ CASES = {
             0.7,
         ),
         "The GIL limits what gets done: page-1 waited 350 ms of 700 ms, in 70 waits of about one "
-        "switch interval (5 ms), while 2 threads held the GIL most.",
+        "switch interval (5 ms), while 2 threads held the GIL most. No policy helps; more "
+        "processes do.",
     ),
     "a convoy with some long holds": (
         report(
@@ -174,7 +177,7 @@ CASES = {
             "machine": {"cores": 2, "busy_s": 4.0, "own_s": 0.6, "cpu_s": 0.5},
         },
         "Other programs take the cores: they used 1.6 of 2 cores, and this one ran for 500 ms of "
-        "the 2 s in which its threads held the GIL or were to have it.",
+        "the 2 s in which one of its threads had the GIL or was next.",
     ),
     "other programs, and a convoy": (
         {
@@ -188,7 +191,7 @@ CASES = {
             "machine": {"cores": 2, "busy_s": 1.4, "own_s": 0.3, "cpu_s": 0.3},
         },
         "Other programs take the cores: they used 1.6 of 2 cores, and this one ran for 300 ms of "
-        "the 701 ms in which its threads held the GIL or were to have it. Besides, echo waited 300 "
+        "the 701 ms in which one of its threads had the GIL or was next. Besides, echo waited 300 "
         "ms for short work behind computing. The policy priority would prevent 300 ms of 509 ms "
         "waited.",
     ),
@@ -205,7 +208,8 @@ CASES = {
             [thread("a", [0.001] * 90, [0.001] * 90), thread("b", [0.0009] * 90, [0.001] * 90)], 0.2
         ),
         "The GIL limits what gets done: a waited 90 ms of 200 ms, in 90 waits, most of it in waits "
-        "shorter than the switch interval (5 ms), while 2 threads held the GIL most.",
+        "shorter than the switch interval (5 ms), while 2 threads held the GIL most. No policy "
+        "helps; more processes do.",
     ),
     "some waiting": (
         report([thread("a", [0.001] * 50, [0.001] * 50), thread("b", holds_s=[0.001] * 50)], 0.2),
@@ -271,7 +275,7 @@ CASES = {
     "interval unknown": (
         report([thread("a", [0.5] * 2), thread("b", holds_s=[1.0])], 1.0, switch_interval_s=None),
         "The GIL limits what gets done: a waited 1 s of 1 s, in 2 waits, while b held the GIL "
-        "most.",
+        "most. No policy helps; more processes do.",
     ),
 }
 
@@ -307,7 +311,7 @@ def test_names_are_made_printable() -> None:
     made = report([thread("a\x1b[31m" + "b" * 99, [0.5] * 2), thread("\n", holds_s=[1.0])], 1.0)
     assert sentence.sentence(decoded({**made, "switch_interval_s": None})) == (
         rf"The GIL limits what gets done: a\x1b[31m{'b' * 17}~{'b' * 13} waited 1 s of 1 s, in 2 "
-        r"waits, while \n held the GIL most."
+        r"waits, while \n held the GIL most. No policy helps; more processes do."
     )
 
 

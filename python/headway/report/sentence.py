@@ -110,8 +110,8 @@ def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
     return (
         f"Other programs take the cores: they used {others_s / report.wall_s:.1f} of "
         f"{units.number(machine.cores, 'core')}, and this one ran for "
-        f"{units.seconds(machine.cpu_s)} of the {units.seconds(used_s)} in which its threads held "
-        "the GIL or were to have it."
+        f"{units.seconds(machine.cpu_s)} of the {units.seconds(used_s)} in which one of its "
+        "threads had the GIL or was next."
     )
 
 
@@ -275,7 +275,10 @@ def _of_waits(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> str:
     found = diagnosis.findings(contention)
     if found:
         shown = _Waits(gil, threads, report, contention)
-        return shown.first(found[0]) + shown.besides(found[1:])
+        said = shown.first(found[0])
+        if found == [diagnosis.GIL_BOUND]:
+            said += " No policy helps; more processes do."
+        return said + shown.besides(found[1:])
     waiter = max(threads, key=_waited_s)
     waited = _waited(waiter, gil)
     if diagnosis.is_little(contention):
@@ -306,7 +309,10 @@ class _Waits:
         waited = _waited(waiter, self.gil)
         if finding == diagnosis.LONG_HOLD:
             share = _of_the_waiting(self.contention.waited_for_kept_share)
-            return f"Long holds: {self._kept()}, {share}; {waited}."
+            return (
+                f"Long holds: {self._kept()}, {share}; {waited}. No policy interrupts such a call: "
+                "make it shorter, or move it to another process."
+            )
         if finding == diagnosis.COLLECTION:
             share = _of_the_waiting(self.contention.collection_share)
             return (
