@@ -13,6 +13,7 @@ unsafe extern "C-unwind" {
     fn PyGILState_Ensure() -> c_int;
     fn PyGILState_Release(state: c_int);
     fn PyDict_New() -> *mut c_void;
+    fn Py_IsInitialized() -> c_int;
     fn Py_DecRef(object: *mut c_void);
     fn PyErr_Clear();
     fn PyRun_StringFlags(
@@ -74,6 +75,10 @@ unsafe extern "C-unwind" fn run(code: *mut c_void) -> *mut c_void {
     // SAFETY: the thread has no thread state, and gives back the one that it gets. It owns the
     // references and the code.
     unsafe {
+        if Py_IsInitialized() == 0 {
+            // An embedder's program before or after its Python.
+            return null_mut();
+        }
         let state = PyGILState_Ensure();
         let names = PyDict_New();
         let result = PyRun_StringFlags(code.cast(), FILE_INPUT, names, names, null_mut());

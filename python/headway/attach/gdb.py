@@ -23,8 +23,9 @@ from pathlib import Path
 from headway.attach.target import Refused, Target
 
 PACKAGE = "gdb (apt-get install gdb, dnf install gdb)"
-# gdb runs on if this command ends, and ends by itself after this time.
 GDB_LIMIT_S = 20
+# Of the program's Python, not of gdb's own.
+OF_PYTHON = ("PYTHONHOME", "PYTHONPATH")
 PAUSE_S = 0.05
 FUNCTION = "headway_attach_run"
 # A wait that CPython and programs make; and functions of the allocator and the loader, which may
@@ -40,7 +41,7 @@ UNSAFE = re.compile(
     r"|arena_get.*|tcache_.*|_*dl_.*|_*dl(open|sym|close|m?open_doit).*|_*tls_get_addr.*|call_init"
 )
 # The libraries whose symbols are read, as gdb's pattern for their paths.
-NAMED = "/(libc|libdl|libpthread|ld-linux|libpython)[^/]*$"
+NAMED = r"/\\(libc\\|libdl\\|libpthread\\|ld-linux\\|libpython\\)[^/]*$"
 # A deeper stack is not judged.
 FRAMES = 2000
 THREAD = re.compile(r"^HEADWAY (\d+) (\S+)$", re.MULTILINE)
@@ -77,29 +78,37 @@ class Gdb:
             time.sleep(PAUSE_S)
 
     def _run(self, script: str) -> str:
+        """Returns what gdb printed. It is never killed: after its call has begun, its death would
+        be the process's."""
         module = find_spec("headway._native")
         if module is None or module.origin is None:
             raise Refused("headway's extension module is missing")
-        commands = f"{script}.gdb"
+        commands, output = f"{script}.gdb", f"{script}.out"
         Path(commands).write_text(_commands(self._target, module.origin, script))
-        limit = ["timeout", "--signal=KILL", str(GDB_LIMIT_S)]
-        # A session of its own: Ctrl-C and a closed terminal do not reach gdb, whose death at the
-        # wrong moment would be the process's.
-        ended = subprocess.run(
-            # Without debug information: gdb would read it while the process stands still.
-            [*limit, self._program, "--batch", "--readnever", "-nx", "-nh", "-x", commands],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "DEBUGINFOD_URLS": ""},
-        )
-        return ended.stdout
+        kept = {name: value for name, value in os.environ.items() if name not in OF_PYTHON}
+        with open(output, "w") as said:
+            # A session of its own: Ctrl-C and a closed terminal do not reach it.
+            gdb = subprocess.Popen(
+                [self._program, "--batch", "-nx", "-nh", "-x", commands],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**kept, "DEBUGINFOD_URLS": ""},
+            )
+        try:
+            gdb.wait(GDB_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise Refused(
+                f"gdb (process {gdb.pid}) has not attached to process {self._target.pid} within "
+                f"{GDB_LIMIT_S} s; it goes on, and then does nothing"
+            ) from None
+        return Path(output).read_text(errors="replace")
 
 
 def _commands(target: Target, module: str, script: str) -> str:
     """The commands for gdb. What they print tells how far it came."""
+    library = target.library and os.path.realpath(target.library)
     load = f"((void *(*)(const char *, int)) dlopen)({_quoted(module)}, 2)"
     find = f'((void *(*)(void *, const char *)) dlsym)((void *) %d, "{FUNCTION}")'
     call = f"((int (*)(const char *)) %d)({_quoted(script)})"
@@ -112,36 +121,37 @@ set pagination off
 set confirm off
 set print thread-events off
 set auto-load off
-set debuginfod enabled off
 set unwindonsignal on
-set debug-file-directory /nonexistent
 file /proc/{target.pid}/exe
 handle all nostop noprint pass
+handle SIGINT nostop noprint pass
 python
-import re
-WAITS, UNSAFE, LIBRARY = {WAITS.pattern!r}, {UNSAFE.pattern!r}, {target.library!r}
-def names():
+import os, re
+WAITS, UNSAFE, LIBRARY = {WAITS.pattern!r}, {UNSAFE.pattern!r}, {library!r}
+def frames():
     frame = gdb.newest_frame()
     while frame is not None:
-        yield (frame.name() or "?").partition("@")[0]
+        library = gdb.solib_name(frame.pc()) or ""
+        yield (frame.name() or "?").partition("@")[0], library and os.path.realpath(library)
         try:
             frame = frame.older()
         except gdb.error:
             return
-def is_safe(innermost):
-    library = gdb.solib_name(gdb.newest_frame().pc()) or ""
-    if library != LIBRARY and not re.fullmatch(WAITS, innermost):
-        return False
-    for number, name in enumerate(names()):
-        if number > {FRAMES} or re.fullmatch(UNSAFE, name):
+def is_safe():
+    for number, (name, library) in enumerate(frames()):
+        if number == 0 and library != LIBRARY and not re.fullmatch(WAITS, name):
             return False
+        if number > {FRAMES} or re.fullmatch(UNSAFE, name) or "/ld-" in library:
+            return False
+        if not (library == LIBRARY or re.search("/lib(c|dl|pthread)[.-]", library)):
+            # A module, whose callers cannot be told without its symbols. It is none of the two.
+            return number > 0
     return True
 def choose():
     for thread in gdb.selected_inferior().threads():
         thread.switch()
-        innermost = next(names())
-        print("HEADWAY", thread.ptid[1], innermost)
-        if is_safe(innermost):
+        print("HEADWAY", thread.ptid[1], next(frames())[0])
+        if is_safe():
             return True
     return False
 def attach():

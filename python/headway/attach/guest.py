@@ -28,6 +28,8 @@ MOST_BYTES = 1 << 30
 
 # Those that speak with a command now.
 _guests: list[_Guest] = []
+# What `--keep` has left on, until `headway detach`: as `_Guest._restored`.
+_kept: list[tuple[bool, str]] = []
 _follows_forks = False
 
 
@@ -49,6 +51,9 @@ def serve(path: str) -> None:
             raise Gone from None
         _check_peer(socket, _socket)
         guest = _Guest(Connection(socket))
+        if _guests:
+            Connection(socket).send("busy")
+            return
         _follow_forks()
         _guests.append(guest)
         try:
@@ -57,20 +62,33 @@ def serve(path: str) -> None:
             guest.leave()
             _guests.remove(guest)
     except Gone:
-        pass
+        _remove(os.path.dirname(path))
     finally:
         socket.close()
-        _remove(os.path.dirname(path))
 
 
 def _remove(folder: str) -> None:
-    """The command's folder, which a command that was killed has left."""
+    """What a command that was killed has left. From 3.14 on the script stays, because a thread may
+    still be asked to run it."""
+    names = ["socket"]
+    if sys.version_info < (3, 14):
+        names += ["script.py", "script.py.gdb", "script.py.out"]
     try:
-        for name in os.listdir(folder):
-            os.unlink(f"{folder}/{name}")
-        os.rmdir(folder)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        if os.fstat(place).st_uid == os.geteuid():
+            for name in names:
+                try:  # noqa: SIM105 - contextlib is not loaded in every program
+                    os.unlink(name, dir_fd=place)
+                except OSError:
+                    pass
+            os.rmdir(folder)
     except OSError:
         pass
+    finally:
+        os.close(place)
 
 
 def _check_peer(socket: Any, _socket: Any) -> None:
@@ -122,11 +140,12 @@ class _Guest:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._before: dict[str, Any] | None = None
-        self._policy_before = ""
-        self._is_ours = False
+        # Whether the meter was off before, and else the policy; None if there is nothing to undo.
+        self._restored: tuple[bool, str] | None = None
         self._keeps = False
         self._reporter: Any = None
         self._profiles = False
+        self._traces = False
 
     def serve(self) -> None:
         self._connection.send("hello")
@@ -148,16 +167,19 @@ class _Guest:
 
         self._connection.socket.settimeout(options["limit_s"] + SLACK_S)
         try:
-            self._is_ours = not engine.is_installed()
-            if not self._is_ours:
+            policy = ""
+            is_ours = not engine.is_installed()
+            if not is_ours:
                 self._before = engine.read_counters()
-                self._policy_before = self._before["policy"]
+                policy = self._before["policy"]
             engine.install(options["policy"])
+            self._restored = is_ours, policy
             native_id = _native_id()
             if native_id:
                 _native.gil_name_thread(native_id, THREAD_NAME)
             if options["trace_events"]:
                 engine.begin_trace(options["trace_events"])
+                self._traces = True
             if options["profile"]:
                 engine.begin_profile()
                 self._profiles = True
@@ -165,15 +187,7 @@ class _Guest:
                 self._reporter = _report_to(options["telemetry"])
         except (Error, OSError, ValueError) as problem:
             return "refused", str(problem)
-        return "begun", self._is_ours, self._policy_before
-
-    def _policy(self, name: str) -> tuple[Any, ...]:
-        """Changes the policy, and answers with the counters before the change."""
-        from headway.meter import engine
-
-        raw = engine.read_counters()
-        engine.install(name)
-        return "counters", raw
+        return "begun", is_ours, policy
 
     def _end(self, keep: bool) -> tuple[Any, ...]:
         """Ends the measurement, and answers with what there is: the counters at the begin, if they
@@ -181,7 +195,8 @@ class _Guest:
         from headway.meter import engine
 
         self._keeps = keep
-        trace = engine.read_trace()
+        trace = engine.read_trace() if self._traces else None
+        self._traces = False
         profile = engine.end_profile() if self._profiles else None
         self._profiles = False
         raw = engine.read_counters()
@@ -189,12 +204,10 @@ class _Guest:
         return "ended", self._before, raw, trace, profile
 
     def _detach(self) -> tuple[Any, ...]:
-        """Ends whatever an earlier command has left on."""
-        from headway.meter import engine
-
-        was_on = engine.is_installed()
-        if was_on:
-            engine.uninstall()
+        """Ends what an earlier command has left on."""
+        was_on = bool(_kept)
+        while _kept:
+            _restore(*_kept.pop())
         return "detached", was_on
 
     def leave_in_child(self) -> None:
@@ -208,20 +221,33 @@ class _Guest:
         from headway.meter import engine
 
         reporter, self._reporter = self._reporter, None
-        if reporter is not None:
-            reporter.stop("unknown", "headway attach has ended")
-        if self._profiles:
-            self._profiles = False
-            engine.end_profile()
-        if self._keeps:
-            return
-        if self._is_ours:
-            self._is_ours = False
-            if engine.is_installed():
-                engine.uninstall()
-        elif self._policy_before:
-            policy, self._policy_before = self._policy_before, ""
-            engine.install(policy)
+        profiles, self._profiles = self._profiles, False
+        traces, self._traces = self._traces, False
+        try:
+            if reporter is not None:
+                reporter.stop("unknown", "headway attach has ended")
+            if profiles:
+                engine.end_profile()
+            if traces:
+                engine.read_trace()
+        finally:
+            before, self._restored = self._restored, None
+            if before is not None:
+                if not self._keeps:
+                    _restore(*before)
+                elif not _kept:
+                    _kept.append(before)
+
+
+def _restore(is_ours: bool, policy: str) -> None:
+    from headway.meter import engine
+
+    if not engine.is_installed():
+        return
+    if is_ours:
+        engine.uninstall()
+    elif policy:
+        engine.install(policy)
 
 
 def _follow_forks() -> None:

@@ -1,8 +1,8 @@
 """Has a CPython from 3.14 on run a script, by the fields of PEP 768.
 
 `sys.remote_exec` asks the main thread alone, which may have ended or sit in a call. Here the thread
-that holds the GIL is asked, and the others of the main interpreter with it: whichever runs bytecode
-next takes the request. Source: `_Py_DebugOffsets` in CPython's
+that held the GIL last is asked, and the others of the main interpreter with it: whichever runs
+bytecode next takes the request. Source: `_Py_DebugOffsets` in CPython's
 `Include/internal/pycore_debug_offsets.h`, and `Python/remote_debugging.c`.
 """
 
@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headway.attach.stopped import Stopped
-from headway.attach.target import Refused, Target
+from headway.attach.stopped import while_stopped
+from headway.attach.target import COOKIE, Refused, Target
 
 # PEP 768: the bit of `eval_breaker` that makes a thread look at its requests.
 PLEASE_STOP = 1 << 5
@@ -46,7 +46,7 @@ class Offsets(NamedTuple):
 
 
 class RemoteDebugging:
-    """The request to run a script. Nothing is left of it after `withdraw`."""
+    """The request to run a script. After `withdraw` no thread runs it any more."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -60,48 +60,55 @@ class RemoteDebugging:
     def ask(self, script: str) -> None:
         """Raises `Refused` if the process does not allow it, and `CannotStop`."""
         path = os.fsencode(script) + b"\0"
+        if len(path) > self._offsets.path_size:
+            raise Refused(f"{script}: its path is longer than {self._offsets.path_size} bytes")
+        while_stopped(self._target.pid, lambda: self._ask(path))
+
+    def _ask(self, path: bytes) -> None:
         offsets = self._offsets
-        if len(path) > offsets.path_size:
-            raise Refused(f"{script}: its path is longer than {offsets.path_size} bytes")
-        with Stopped(self._target.pid):
-            if self._word(self._target.runtime + offsets.finalizing):
-                raise Refused(f"process {self._target.pid} is ending")
-            interpreter = self._main_interpreter()
-            if self._integer(interpreter + offsets.enabled) != 1:
-                raise Refused(
-                    f"process {self._target.pid} does not allow it: it was started with "
-                    "-X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG"
-                )
-            holder = self._word(interpreter + offsets.gil_holder)
-            newest = self._threads(interpreter, MOST_THREADS)
-            self._asked = list(dict.fromkeys([*([holder] if holder else []), *newest]))
-            for thread in self._asked:
-                support = thread + offsets.support
-                self._write(support + offsets.path, path)
-                self._write(support + offsets.pending_call, struct.pack("<i", 1))
-                breaker = self._word(thread + offsets.eval_breaker) | PLEASE_STOP
-                self._write(thread + offsets.eval_breaker, struct.pack("<Q", breaker))
+        if self._word(self._target.runtime + offsets.finalizing):
+            raise Refused(f"process {self._target.pid} is ending")
+        interpreter = self._main_interpreter()
+        if self._integer(interpreter + offsets.enabled) != 1:
+            raise Refused(
+                f"process {self._target.pid} does not allow it: it was started with "
+                "-X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG"
+            )
+        threads = list(self._threads(interpreter))
+        # The last holder may have ended, and its memory may be something else's by now.
+        holder = self._word(interpreter + offsets.gil_holder)
+        first = [holder] if holder in threads else []
+        self._asked = list(dict.fromkeys([*first, *threads[:MOST_THREADS]]))
+        for thread in self._asked:
+            support = thread + offsets.support
+            self._write(support + offsets.path, path)
+            self._write(support + offsets.pending_call, struct.pack("<i", 1))
+            breaker = self._word(thread + offsets.eval_breaker) | PLEASE_STOP
+            self._write(thread + offsets.eval_breaker, struct.pack("<Q", breaker))
 
     def withdraw(self) -> None:
-        """Takes back the requests that nobody has taken. A thread may have ended meanwhile, and its
-        memory may be in use for something else, so the list is read again."""
-        if not self._asked:
-            return
-        try:
-            with Stopped(self._target.pid):
-                present = set(self._threads(self._main_interpreter(), MOST_LISTED))
-                for thread in self._asked:
-                    if thread in present:
-                        at = thread + self._offsets.support + self._offsets.pending_call
-                        self._write(at, struct.pack("<i", 0))
-        finally:
+        """Takes back the requests that nobody has taken. Raises `CannotStop`."""
+        if self._asked:
+            while_stopped(self._target.pid, self._withdraw)
             self._asked = []
+
+    def _withdraw(self) -> None:
+        offsets = self._offsets
+        present = set(self._threads(self._main_interpreter()))
+        for thread in self._asked:
+            # The memory of one that has ended may be in use for something else.
+            if thread in present:
+                support = thread + offsets.support
+                self._write(support + offsets.pending_call, struct.pack("<i", 0))
+                self._write(support + offsets.path, b"\0")
 
     def _read_offsets(self) -> Offsets:
         numbers = NUMBERS.get(self._target.version)
         if numbers is None:
             raise Refused(f"CPython {self._target.python} has no layout that Headway knows")
         _, support = numbers
+        if self._read(self._target.runtime, len(COOKIE)) != COOKIE:
+            raise Refused(f"process {self._target.pid}: the file of its interpreter was replaced")
         words = struct.unpack(
             f"<{support + 6}Q", self._read(self._target.runtime, 8 * (support + 6))
         )
@@ -130,10 +137,10 @@ class RemoteDebugging:
             interpreter = self._word(interpreter + offsets.next_interpreter)
         raise Refused(f"process {self._target.pid} has no interpreter yet, or no more")
 
-    def _threads(self, interpreter: int, most: int) -> Iterator[int]:
+    def _threads(self, interpreter: int) -> Iterator[int]:
         """The thread states of an interpreter, the newest first."""
         thread = self._word(interpreter + self._offsets.first_thread)
-        for _ in range(most):
+        for _ in range(MOST_LISTED):
             if not thread:
                 return
             yield thread

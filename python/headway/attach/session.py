@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -28,9 +29,12 @@ IMPORT_S = 20.0
 ANSWER_S = 30.0
 # Another try to stop a process with a thread in an uninterruptible wait.
 PAUSE_S = 0.1
+TRIES = 5
+POLL_S = 0.01
 
 # Runs in whichever thread of the target has the GIL next, so it imports nothing that is not loaded:
-# it takes the ticket, which is there once and for some seconds, and starts a thread.
+# it takes the ticket, which is there once and for some seconds, and starts a thread. gevent and
+# eventlet replace `start_new_thread`, and not its older name.
 SCRIPT = """\
 import posix, time, _thread
 try:
@@ -39,7 +43,7 @@ except OSError:
     pass
 else:
     if time.monotonic() < {deadline!r}:
-        _thread.start_new_thread(exec, ({code!r}, {{}}))
+        getattr(_thread, "start_new", _thread.start_new_thread)(exec, ({code!r}, {{}}))
 """
 # Runs in that thread. A Headway that the program has loaded is used if it is this version. Each
 # read of a file drops the GIL, so beside CPU-bound threads the imports would take seconds at 5 ms
@@ -47,12 +51,16 @@ else:
 CODE = """\
 import sys
 def begin(folder, version, path):
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(min(interval, 0.0002))
+    interval, short = sys.getswitchinterval(), 0.0002
+    sys.setswitchinterval(min(interval, short))
     try:
         serve = load(folder, version, path)
+    except BaseException as problem:
+        tell(path, "failed", f"{{type(problem).__name__}}: {{problem}}")
+        return
     finally:
-        sys.setswitchinterval(interval)
+        if sys.getswitchinterval() <= short:
+            sys.setswitchinterval(interval)
     if serve:
         serve(path)
 def load(folder, version, path):
@@ -71,16 +79,22 @@ def load(folder, version, path):
             raise
     # The name and the version of the package, which needs no metadata beside it.
     from headway import _native
-    if _native.SERVER_SOFTWARE == version:
-        from headway.attach import guest
-        from headway.meter import engine
-        return guest.serve
-    else:
-        import _socket, marshal
-        told = marshal.dumps(("other", _native.SERVER_SOFTWARE))
-        socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    if _native.SERVER_SOFTWARE != version:
+        tell(path, "other", _native.SERVER_SOFTWARE)
+        return None
+    from headway.attach import guest
+    from headway.meter import engine
+    return guest.serve
+def tell(path, *words):
+    import _socket, marshal
+    told = marshal.dumps(words)
+    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         socket.connect(path)
         socket.sendall(len(told).to_bytes(4, "little") + told)
+    except OSError:
+        pass
+    finally:
         socket.close()
 begin({folder!r}, {version!r}, {path!r})
 """
@@ -106,11 +120,16 @@ class Session:
         check_version(target)
         self.target = target
         self.attach_s = 0.0
-        self._folder = Path(tempfile.mkdtemp(prefix="headway-attach-"))
+        # Whether a thread of the target may still run the script: then it has to stay ours.
+        self._is_asked = False
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="headway-attach-"))
+        except OSError as error:
+            raise Refused(f"no folder can be made: {error.strerror}") from error
         try:
             self._connection = self._enter()
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove_folder()
             raise
 
     def __enter__(self) -> Session:
@@ -119,7 +138,11 @@ class Session:
     def __exit__(self, *_: object) -> None:
         """The guest ends, if it has not, and turns off what it had turned on."""
         self._connection.socket.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if not self._is_asked:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def ask(self, word: str, *values: Any) -> tuple[Any, ...]:
         """Raises `Error` if the target has ended, or says that it cannot."""
@@ -152,24 +175,21 @@ class Session:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(name)
             listener.listen(1)
-            if self.target.uid != os.geteuid():
-                for owned in (str(self._folder), script, ticket, name):
-                    os.chown(owned, self.target.uid, self.target.gid)
-            self._have_run(script, listener, began + WITHIN_S)
+            self._have_run(script, ticket, began + WITHIN_S)
             listener.settimeout(IMPORT_S)
-            try:
-                peer, _ = listener.accept()
-            except TimeoutError:
-                raise Error(
-                    f"process {self.target.pid} runs the script, but cannot import Headway from "
-                    f"{package}; its stderr has the reason"
-                ) from None
+            peer = self._accept(listener)
         peer.settimeout(ANSWER_S)
         connection = Connection(peer)
         try:
             word, *values = connection.receive()
         except Gone:
             raise Error(f"process {self.target.pid} has closed the connection") from None
+        if word == "failed":
+            peer.close()
+            raise Refused(f"process {self.target.pid} cannot import Headway: {values[0]}")
+        if word == "busy":
+            peer.close()
+            raise Refused(f"another headway attach measures process {self.target.pid}")
         if word == "other":
             peer.close()
             raise Refused(
@@ -179,7 +199,24 @@ class Session:
         self.attach_s = time.monotonic() - began
         return connection
 
-    def _have_run(self, script: str, listener: socket.socket, deadline: float) -> None:
+    def _accept(self, listener: socket.socket) -> socket.socket:
+        """The connection of the target; a forked child of it does not count."""
+        deadline = time.monotonic() + IMPORT_S
+        while True:
+            listener.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                peer, _ = listener.accept()
+            except TimeoutError:
+                raise Refused(
+                    f"process {self.target.pid} runs the script, but did not import Headway within "
+                    f"{IMPORT_S:.0f} s"
+                ) from None
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            if int.from_bytes(credentials[:4], sys.byteorder) == self.target.pid:
+                return peer
+            peer.close()
+
+    def _have_run(self, script: str, ticket: str, deadline: float) -> None:
         """Until the target takes the ticket. Raises `Refused` if it does not in time."""
         if self.target.version < REMOTE_DEBUGGING:
             Gdb(self.target).ask(script, WITHIN_S)
@@ -189,31 +226,28 @@ class Session:
             while True:
                 try:
                     asking.ask(script)
+                    self._is_asked = True
                     break
                 except CannotStop as problem:
                     if time.monotonic() > deadline:
                         raise Refused(f"process {self.target.pid}: {problem}") from None
                     time.sleep(PAUSE_S)
-            while not _is_called(listener, 0.02):
+            while os.path.exists(ticket):
                 if time.monotonic() > deadline:
-                    self._take_ticket_back()
-                    raise Refused(
-                        f"no thread of process {self.target.pid} ran Python code within "
-                        f"{WITHIN_S:.0f} s (all are in calls): it was left as it was"
-                    )
+                    with suppress(FileNotFoundError):
+                        os.unlink(ticket)
+                        raise Refused(
+                            f"no thread of process {self.target.pid} ran Python code within "
+                            f"{WITHIN_S:.0f} s (all are in calls): it was left as it was"
+                        )
+                    break
+                time.sleep(POLL_S)
         finally:
-            # What cannot be taken back finds no ticket.
-            with suppress(CannotStop, Refused, OSError):
-                asking.withdraw()
+            # What cannot be taken back finds no ticket, and its script stays ours.
+            for _ in range(TRIES):
+                with suppress(CannotStop, OSError):
+                    asking.withdraw()
+                    self._is_asked = False
+                    break
+                time.sleep(PAUSE_S)
             asking.close()
-
-    def _take_ticket_back(self) -> None:
-        for each in self._folder.iterdir():
-            if each.suffix == "" and each.name != "socket":
-                each.unlink(missing_ok=True)
-
-
-def _is_called(listener: socket.socket, within_s: float) -> bool:
-    import select
-
-    return bool(select.select([listener], [], [], within_s)[0])

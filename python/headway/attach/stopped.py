@@ -1,59 +1,84 @@
 """Stops all threads of another process for a moment, by ptrace(2).
 
-Meanwhile nothing in it runs, so a word of its memory can be read, changed and written back. The
-kernel lets the threads go on if this process ends. System calls that they are in continue, as after
-SIGSTOP and SIGCONT.
+Meanwhile nothing in it runs, so a word of its memory can be read, changed and written back. System
+calls that its threads are in go on or end with EINTR, as after SIGSTOP and SIGCONT.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import signal
+import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from headway.errors import Error
+
+Result = TypeVar("Result")
 
 SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
 EVENT_STOP = 128
 # Wait for threads of any kind, too.
 WALL = 0x40000000
 PAUSE_S = 0.0002
+LIMIT_S = 1.0
 
 
 class CannotStop(Error):
     """The process cannot be stopped now. The text is the reason."""
 
 
-class Stopped:
-    """Stops the threads of a process until the end of the `with` block. All calls come from one
-    thread, which is the tracer to the kernel."""
+def while_stopped(pid: int, work: Callable[[], Result]) -> Result:
+    """Returns what `work` returns, which is called while all threads of the process are stopped.
 
-    def __init__(self, pid: int, within_s: float = 1.0) -> None:
+    The tracer is a thread that ends with this call: the kernel then lets go of every thread, also
+    of one that did not stop in time, because it is in an uninterruptible wait. Raises `CannotStop`,
+    and what `work` raises.
+    """
+    results: list[Result] = []
+    problems: list[BaseException] = []
+
+    def trace() -> None:
+        stopped = _Stopped(pid)
+        try:
+            stopped.stop()
+            results.append(work())
+        except BaseException as problem:
+            problems.append(problem)
+        finally:
+            stopped.go_on()
+
+    tracer = threading.Thread(target=trace, name="headway-attach-tracer")
+    tracer.start()
+    tracer.join()
+    if problems:
+        raise problems[0]
+    return results[0]
+
+
+class _Stopped:
+    """The threads of a process that the calling thread traces."""
+
+    def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._deadline = time.monotonic() + within_s
+        self._deadline = time.monotonic() + LIMIT_S
         # By thread: the signal to pass on, which arrived as the thread stopped.
-        self._stopped: dict[int, int] = {}
+        self._traced: dict[int, int] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.ptrace.argtypes = [ctypes.c_long] * 4
         self._libc.ptrace.restype = ctypes.c_long
 
-    def __enter__(self) -> Stopped:
-        try:
-            # Threads may start until the last one has stopped.
-            while new := self._threads() - self._stopped.keys():
-                seized = [thread for thread in new if self._begin(thread)]
-                for thread in seized:
-                    self._await_stop(thread)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def stop(self) -> None:
+        # Threads may start until the last one has stopped.
+        while new := self._threads() - self._traced.keys():
+            seized = [thread for thread in new if self._begin(thread)]
+            for thread in seized:
+                self._await_stop(thread)
 
-    def __exit__(self, *_: object) -> None:
-        for thread, number in self._stopped.items():
+    def go_on(self) -> None:
+        for thread, number in self._traced.items():
             self._ptrace(DETACH, thread, number)
-        self._stopped.clear()
 
     def _threads(self) -> set[int]:
         try:
@@ -63,10 +88,11 @@ class Stopped:
 
     def _begin(self, thread: int) -> bool:
         if self._ptrace(SEIZE, thread) != 0:
+            problem = ctypes.get_errno()
             if not os.path.exists(f"/proc/{self._pid}/task/{thread}"):
                 return False
-            raise CannotStop(f"thread {thread}: {os.strerror(ctypes.get_errno())}")
-        self._stopped[thread] = 0
+            raise CannotStop(f"thread {thread}: {os.strerror(problem)}")
+        self._traced[thread] = 0
         return self._ptrace(INTERRUPT, thread) == 0
 
     def _await_stop(self, thread: int) -> None:
@@ -82,9 +108,9 @@ class Stopped:
             time.sleep(PAUSE_S)
         if not os.WIFSTOPPED(status):
             # It has ended.
-            del self._stopped[thread]
-        elif status >> 16 != EVENT_STOP and os.WSTOPSIG(status) != signal.SIGTRAP:
-            self._stopped[thread] = os.WSTOPSIG(status)
+            del self._traced[thread]
+        elif status >> 16 != EVENT_STOP:
+            self._traced[thread] = os.WSTOPSIG(status)
 
     def _ptrace(self, request: int, thread: int, data: int = 0) -> int:
         return int(self._libc.ptrace(request, thread, 0, data))

@@ -40,8 +40,6 @@ class Target(NamedTuple):
     has it; "" if that is the program itself."""
 
     pid: int
-    uid: int
-    gid: int
     version: tuple[int, int]
     free_threaded: bool
     runtime: int
@@ -59,6 +57,13 @@ def python_name(version: tuple[int, int], free_threaded: bool) -> str:
 def find(pid: int) -> Target:
     """Raises `Refused`, with the reason, if this command cannot attach to the process."""
     try:
+        return _find(pid)
+    except (OSError, ValueError, IndexError, KeyError):
+        raise Refused(f"process {pid} has ended, or is just ending") from None
+
+
+def _find(pid: int) -> Target:
+    try:
         owner = os.stat(f"/proc/{pid}")
         status = _status(pid)
     except OSError:
@@ -73,7 +78,13 @@ def find(pid: int) -> Target:
     tracer = int(status["TracerPid"])
     if tracer:
         raise Refused(f"process {pid} is traced by process {tracer}: a debugger is attached to it")
-    _check_rights(pid, owner.st_uid)
+    if owner.st_uid != os.geteuid():
+        # Files that both can write would be a way from one user to the other.
+        raise Refused(
+            f"process {pid} belongs to user {owner.st_uid}: attach as that user "
+            f"(sudo -u '#{owner.st_uid}' headway attach {pid})"
+        )
+    _check_rights(pid)
     for kind, what in (("mnt", "mount"), ("pid", "pid")):
         if os.readlink(f"/proc/self/ns/{kind}") != os.readlink(f"/proc/{pid}/ns/{kind}"):
             inner = status.get("NSpid", str(pid)).split()[-1]
@@ -81,7 +92,7 @@ def find(pid: int) -> Target:
                 f"process {pid} has a {what} namespace of its own, as in a container: run "
                 f"`headway attach {inner}` in there (docker exec, kubectl exec, nsenter)"
             )
-    return _interpreter(pid, owner.st_uid, owner.st_gid)
+    return _interpreter(pid)
 
 
 def check_version(target: Target) -> None:
@@ -105,19 +116,17 @@ def _status(pid: int) -> dict[str, str]:
         }
 
 
-def _check_rights(pid: int, uid: int) -> None:
+def _check_rights(pid: int) -> None:
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
     except ProcessLookupError:
         raise Refused(f"there is no process {pid}") from None
     except OSError as error:
-        raise Refused(f"process {pid} may not be looked into: {_why(uid)}") from error
+        raise Refused(f"process {pid} may not be looked into: {_why()}") from error
 
 
-def _why(uid: int) -> str:
+def _why() -> str:
     instead = "without that right, start it with HEADWAY=report or HEADWAY=priority"
-    if uid != os.geteuid():
-        return f"it belongs to user {uid}; attach as that user or as root; {instead}"
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope") as file:
             scope = int(file.read())
@@ -125,8 +134,8 @@ def _why(uid: int) -> str:
         scope = 0
     if scope == 1:
         return (
-            "kernel.yama.ptrace_scope is 1, which allows this for children only: attach as root, "
-            f"or set it to 0 (sysctl kernel.yama.ptrace_scope=0); {instead}"
+            "kernel.yama.ptrace_scope is 1, which allows this for children only: set it to 0 "
+            f"(sysctl kernel.yama.ptrace_scope=0); {instead}"
         )
     if scope > 1:
         return (
@@ -139,7 +148,7 @@ def _why(uid: int) -> str:
     )
 
 
-def _interpreter(pid: int, uid: int, gid: int) -> Target:
+def _interpreter(pid: int) -> Target:
     """Finds the file that has `_PyRuntime` among those that are mapped: libpython, or the
     program."""
     seen = set()
@@ -158,25 +167,28 @@ def _interpreter(pid: int, uid: int, gid: int) -> Target:
         name = os.path.basename(path)
         if path != executable and not name.startswith("libpython"):
             continue
-        found = _runtime(pid, path, int(columns[0].partition("-")[0], 16))
+        # The file may have been replaced since; that of the program stays at hand.
+        file_at = f"/proc/{pid}/exe" if path == executable else path
+        if os.stat(file_at).st_ino != int(columns[4]):
+            raise Refused(f"process {pid}: {path} was replaced; restart it first")
+        found = _runtime(file_at, int(columns[0].partition("-")[0], 16))
         if found is not None:
             runtime, machine = found
             if MACHINES.get(machine) != os.uname().machine:
                 raise Refused(f"process {pid} is built for another kind of processor")
             version, free_threaded = _version(pid, path, runtime)
             library = "" if path == executable else path
-            return Target(pid, uid, gid, version, free_threaded, runtime, library)
+            return Target(pid, version, free_threaded, runtime, library)
     name = os.path.basename(executable)
     if "pypy" in name or any("libpypy" in line for line in lines):
         raise Refused(f"process {pid} runs PyPy, whose lock Headway does not know")
     raise Refused(f"process {pid} ({name}) does not run CPython, or one without section headers")
 
 
-def _runtime(pid: int, path: str, base: int) -> tuple[int, int] | None:
+def _runtime(path: str, base: int) -> tuple[int, int] | None:
     """The address of the section and the machine of an ELF file; None without such a section."""
     try:
-        # As the process sees it; the file may have been replaced since.
-        with open(f"/proc/{pid}/root{path}", "rb") as file:
+        with open(path, "rb") as file:
             head = file.read(64)
             if head[:5] != b"\x7fELF\x02":
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
         sessions = _enter([found, *others], _options(arguments), stack)
         _say(_begun(sessions, arguments))
         _wait(arguments.for_s)
-        ended = [session.ask("end", arguments.keep) for session in sessions]
+        ended = list(_end(sessions, arguments))
+    if not ended:
+        raise CommandError(f"process {arguments.pid} has ended, and with it its counters")
     reports = [_report(before, raw) for before, raw, _, _ in ended]
     if arguments.tree:
         shown = _in_one(reports)
@@ -173,12 +175,33 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
             if not found[1:]:
                 raise
             _say(f"without process {each.pid}: {error}")
-    if not sessions:
+    if found[1:] and not sessions:
         raise CommandError("--tree: none of the processes could be attached to", exit_code=2)
+    begun = []
     # All at about the same time.
     for session in sessions:
-        session.begin(options)
-    return sessions
+        try:
+            session.begin(options)
+        except Error as error:
+            if not found[1:]:
+                raise
+            _say(f"without process {session.target.pid}: {error}")
+            continue
+        begun.append(session)
+    return begun
+
+
+def _end(
+    sessions: Sequence[Session], arguments: argparse.Namespace
+) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any], Any, Any]]:
+    """What each process has counted. One that has ended meanwhile is told."""
+    for session in sessions:
+        try:
+            before, raw, trace, profile = session.ask("end", arguments.keep)
+        except Error as error:
+            _say(str(error))
+            continue
+        yield before, raw, trace, profile
 
 
 def _begun(sessions: Sequence[Session], arguments: argparse.Namespace) -> str:

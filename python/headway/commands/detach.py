@@ -7,8 +7,8 @@ import argparse
 from headway.options import Whole, argument
 
 DESCRIPTION = """\
-Ends measuring and scheduling in a process in which `headway attach --keep` has left a policy on:
-its GIL is CPython's own again. Does nothing where none is on.
+Ends what `headway attach --keep` has left on in a process: its GIL is CPython's own again, or has
+the policy of before. Does nothing else.
 """
 PID = Whole(1, (1 << 22) - 1)
 
@@ -27,6 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
     signals.watch()
     with Session(found) as session:
         (was_on,) = session.ask("detach")
-    said = "is CPython's again" if was_on else "was CPython's already"
-    print(f"headway detach: the GIL of process {arguments.pid} {said}")
+    if was_on:
+        print(f"headway detach: process {arguments.pid} is as it was before --keep")
+    else:
+        print(f"headway detach: headway attach has left nothing on in process {arguments.pid}")
     return 0
