@@ -1,8 +1,10 @@
 //! Threads of Headway in a user's program. No signal to the process reaches them, their stacks are
 //! small, and a panic ends its thread's work, not the program.
 
+use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -45,6 +47,11 @@ pub fn spawn(
         survive(name, work);
         drop(counted);
     })?;
+    // The thread gives itself its name once it runs, and the program may list its threads before.
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: the handle has not been joined, so the thread's identity is valid.
+        unsafe { libc::pthread_setname_np(handle.as_pthread_t(), name.as_ptr()) };
+    }
     Ok(InternalThread { handle: ManuallyDrop::new(handle), pid: std::process::id(), native_id })
 }
 
