@@ -25,9 +25,20 @@ from headway.attach import target
 HERE = Path(__file__).resolve().parent
 BY_GDB = sys.version_info < (3, 14)
 
+
+def may_not_trace() -> bool:
+    """Whether this system lets nobody but root look into a process that is not its child."""
+    try:
+        scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
+    except OSError:
+        scope = 0
+    return scope > 0 and os.geteuid() != 0
+
+
 pytestmark = [
     pytest.mark.serial,
     pytest.mark.slow("attaches a debugger to programs"),
+    pytest.mark.skipif(may_not_trace(), reason="kernel.yama.ptrace_scope forbids it"),
     pytest.mark.skipif(BY_GDB and not shutil.which("gdb"), reason="there is no gdb"),
     pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
 ]
