@@ -77,7 +77,7 @@ def _timeline(policy: str, folder: Path) -> list[dict[str, object]]:
 
 
 def _window(events: list[dict[str, object]]) -> Iterator[Slice]:
-    """What the threads did with the GIL in the window. It begins with the recording."""
+    """The holds, waits and requests in the window, which begins with the recording."""
     threads = {
         each["tid"]: str(each["args"]["name"])  # type: ignore[index]
         for each in events

@@ -42,6 +42,7 @@ def seen():
         "woken": woken,
         "headway": sorted(name for name in sys.modules if name.partition(".")[0] == "headway"),
         "path": sys.path,
+        "switch_interval": sys.getswitchinterval(),
         "callbacks": len(gc.callbacks),
         "meta_path": len(sys.meta_path),
         "wrapped": [thread._set_native_id.__module__, thread.name.fset.__module__],

@@ -1,5 +1,5 @@
-//! What gdb calls for `headway attach` in a process of CPython up to 3.13, which has no interface
-//! for this: see `python/headway/attach/gdb.py`.
+//! The function that gdb calls for `headway attach` in a process of CPython up to 3.13, which has no
+//! interface for this: see `python/headway/attach/gdb.py`.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

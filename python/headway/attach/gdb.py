@@ -60,7 +60,6 @@ class Gdb:
     def ask(self, script: str, within_s: float) -> None:
         """Raises `Refused` if no thread was at a safe point within this time, or if gdb failed."""
         deadline = time.monotonic() + within_s
-        found = ""
         while True:
             said = self._run(script)
             if re.search(r"^HEADWAY started 0$", said, re.MULTILINE):
@@ -144,7 +143,7 @@ def is_safe():
         if number > {FRAMES} or re.fullmatch(UNSAFE, name) or "/ld-" in library:
             return False
         if not (library == LIBRARY or re.search("/lib(c|dl|pthread)[.-]", library)):
-            # A module, whose callers cannot be told without its symbols. It is none of the two.
+            # A module's callers cannot be told without its symbols.
             return number > 0
     return True
 def choose():

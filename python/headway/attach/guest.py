@@ -1,9 +1,8 @@
 """The thread of `headway attach` inside the target: measures on request, and leaves.
 
-It runs in a thread of its own, which `script` starts, and speaks with `session` in the attaching
-command over a UNIX socket. What the program may have replaced (`socket`, `threading`, by gevent)
-is not used. If the other side is gone, or the time is over, the thread ends the measurement by
-itself.
+It runs in a thread of its own, which the script of `session` starts, and speaks with the command
+over a UNIX socket. What the program may have replaced (`socket`, `threading`, by gevent) is not
+used. If the command is gone, or the time is over, the thread ends the measurement by itself.
 
 A message is its length in four bytes and a value in marshal's format: a tuple of a word and what
 belongs to it.
@@ -25,7 +24,6 @@ THREAD_NAME = b"headway attach"
 SLACK_S = 60.0
 MOST_BYTES = 1 << 30
 
-
 # Those that speak with a command now.
 _guests: list[_Guest] = []
 # What `--keep` has left on, until `headway detach`: as `_Guest._restored`.
@@ -34,7 +32,7 @@ _follows_forks = False
 
 
 class Gone(Exception):
-    """The other side has closed the socket, or its time is over."""
+    """The command has closed the socket, or its time is over."""
 
 
 def serve(path: str) -> None:
@@ -135,7 +133,7 @@ class Connection:
 
 
 class _Guest:
-    """What this thread has turned on, and turns off when it leaves."""
+    """The side of the target: it turns measuring on, and off again when it leaves."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -161,6 +159,8 @@ class _Guest:
 
     def _begin(self, options: dict[str, Any]) -> tuple[Any, ...]:
         """Starts measuring. `options`: see `session.Options`."""
+        import _thread
+
         from headway import _native
         from headway.errors import Error
         from headway.meter import engine
@@ -174,9 +174,7 @@ class _Guest:
                 policy = self._before["policy"]
             engine.install(options["policy"])
             self._restored = is_ours, policy
-            native_id = _native_id()
-            if native_id:
-                _native.gil_name_thread(native_id, THREAD_NAME)
+            _native.gil_name_thread(_thread.get_native_id(), THREAD_NAME)
             if options["trace_events"]:
                 engine.begin_trace(options["trace_events"])
                 self._traces = True
@@ -187,7 +185,7 @@ class _Guest:
                 self._reporter = _report_to(options["telemetry"])
         except (Error, OSError, ValueError) as problem:
             return "refused", str(problem)
-        return "begun", is_ours, policy
+        return ("begun",)
 
     def _end(self, keep: bool) -> tuple[Any, ...]:
         """Ends the measurement, and answers with what there is: the counters at the begin, if they
@@ -262,12 +260,6 @@ def _leave_in_child() -> None:
     for guest in _guests:
         guest.leave_in_child()
     _guests.clear()
-
-
-def _native_id() -> int:
-    import _thread
-
-    return int(_thread.get_native_id())
 
 
 def _report_to(path: str) -> Any:

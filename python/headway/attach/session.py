@@ -141,7 +141,7 @@ class Session:
         self._remove_folder()
 
     def _remove_folder(self) -> None:
-        if not self._is_asked:
+        if not self._is_asked or not os.path.exists(f"/proc/{self.target.pid}"):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def ask(self, word: str, *values: Any) -> tuple[Any, ...]:
@@ -155,10 +155,8 @@ class Session:
             raise Error(f"process {self.target.pid}: {answer[1]}")
         return answer[1:]
 
-    def begin(self, options: Options) -> tuple[bool, str]:
-        """Returns whether the meter was off before, and else the policy that was in force."""
-        is_ours, policy = self.ask("begin", options)
-        return is_ours, policy
+    def begin(self, options: Options) -> None:
+        self.ask("begin", options)
 
     def _enter(self) -> Connection:
         began = time.monotonic()
@@ -176,28 +174,32 @@ class Session:
             listener.bind(name)
             listener.listen(1)
             self._have_run(script, ticket, began + WITHIN_S)
-            listener.settimeout(IMPORT_S)
             peer = self._accept(listener)
         peer.settimeout(ANSWER_S)
         connection = Connection(peer)
         try:
             word, *values = connection.receive()
         except Gone:
-            raise Error(f"process {self.target.pid} has closed the connection") from None
-        if word == "failed":
+            word, values = "closed", []
+        if word != "hello":
             peer.close()
-            raise Refused(f"process {self.target.pid} cannot import Headway: {values[0]}")
-        if word == "busy":
-            peer.close()
-            raise Refused(f"another headway attach measures process {self.target.pid}")
-        if word == "other":
-            peer.close()
-            raise Refused(
-                f"process {self.target.pid} has {values[0]} loaded, and this is "
-                f"{SERVER_SOFTWARE}: attach with that version"
-            )
+            raise self._refusal(word, *values)
         self.attach_s = time.monotonic() - began
         return connection
+
+    def _refusal(self, word: str, *values: str) -> Error:
+        """What the target answered instead of a welcome."""
+        pid = self.target.pid
+        if word == "failed":
+            return Refused(f"process {pid} cannot import Headway: {values[0]}")
+        if word == "busy":
+            return Refused(f"another headway attach measures process {pid}")
+        if word == "other":
+            return Refused(
+                f"process {pid} has {values[0]} loaded, and this is {SERVER_SOFTWARE}: attach with "
+                "that version"
+            )
+        return Error(f"process {pid} has closed the connection")
 
     def _accept(self, listener: socket.socket) -> socket.socket:
         """The connection of the target; a forked child of it does not count."""
@@ -243,9 +245,9 @@ class Session:
                     break
                 time.sleep(POLL_S)
         finally:
-            # What cannot be taken back finds no ticket, and its script stays ours.
+            # A request that cannot be taken back finds no ticket, and its script stays ours.
             for _ in range(TRIES):
-                with suppress(CannotStop, OSError):
+                with suppress(Error, OSError):
                     asking.withdraw()
                     self._is_asked = False
                     break

@@ -13,7 +13,10 @@ import sys
 from typing import NamedTuple
 
 from headway.errors import CommandError
+from headway.options import Whole
 
+# The number of a process.
+PID = Whole(1, (1 << 22) - 1)
 # The section in which CPython has `_PyRuntime`, and the cookie at its start from 3.13 on.
 SECTION = b".PyRuntime"
 COOKIE = b"xdebugpy"

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from headway.attach.target import PID
 from headway.commands import policy_flags
 from headway.errors import CommandError, Error
 from headway.json_file import STDOUT, check_path, write_json
-from headway.options import Policy, RecorderSocket, Seconds, Whole, argument
+from headway.options import Policy, RecorderSocket, Seconds, argument
 
 if TYPE_CHECKING:
     from headway.attach.session import Options, Session
@@ -39,7 +40,6 @@ examples:
 """
 DEFAULT_S = 10.0
 TRACE_EVENTS = 1_000_000
-PID = Whole(1, (1 << 22) - 1)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -107,11 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not ended:
         raise CommandError(f"process {arguments.pid} has ended, and with it its counters")
     reports = [_report(before, raw) for before, raw, _, _ in ended]
-    if arguments.tree:
-        shown = _in_one(reports)
-    else:
-        # Forked children have counters in the same ledger.
-        (shown,) = reports
+    shown = _in_one(reports)
     _, _, trace, profile = ended[0]
     lines = _write(files, shown, trace, profile, arguments)
     _show(shown, lines, arguments)
@@ -164,7 +160,7 @@ def _descendants(pid: int) -> list[Target]:
 
 
 def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[Session]:
-    """Begins to measure in each process. One of several may refuse, which is told."""
+    """Begins to measure in each process. Of several, those that refuse are named and left out."""
     from headway.attach.session import Session
 
     sessions = []
@@ -175,8 +171,6 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
             if not found[1:]:
                 raise
             _say(f"without process {each.pid}: {error}")
-    if found[1:] and not sessions:
-        raise CommandError("--tree: none of the processes could be attached to", exit_code=2)
     begun = []
     # All at about the same time.
     for session in sessions:
@@ -188,6 +182,8 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
             _say(f"without process {session.target.pid}: {error}")
             continue
         begun.append(session)
+    if not begun:
+        raise CommandError("--tree: none of the processes could be attached to", exit_code=2)
     return begun
 
 

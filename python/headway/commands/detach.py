@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from headway.options import Whole, argument
+from headway.attach.target import PID
+from headway.options import argument
 
 DESCRIPTION = """\
 Ends what `headway attach --keep` has left on in a process: its GIL is CPython's own again, or has
 the policy of before. Does nothing else.
 """
-PID = Whole(1, (1 << 22) - 1)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

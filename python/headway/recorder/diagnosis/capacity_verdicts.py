@@ -84,7 +84,7 @@ def cores_taken(inputs: DiagnosisInputs) -> Verdict | None:
         "critical" if queued else "warning",
         "Other processes take the cores",
         f"They use {others:.1f} of {units.number(round(inputs.cores), 'core')}, and threads that "
-        f"held the GIL or were to have it for {units.seconds(used_s)} ran for "
+        f"had the GIL or were next for {units.seconds(used_s)} ran for "
         f"{units.seconds(cpu_s)}. Waits for the GIL are longer for this."
         + (" Requests queue for a thread." if queued else ""),
         inputs,
