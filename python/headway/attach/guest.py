@@ -187,6 +187,16 @@ class _Guest:
             return "refused", str(problem)
         return ("begun",)
 
+    def _turn(self, policy: str | None) -> tuple[Any, ...]:
+        """Answers with the counters until now. From now on the GIL has `policy`, or if None what it
+        had before."""
+        from headway.meter import engine
+
+        raw = engine.read_counters()
+        _, before = self._restored or (True, "")
+        engine.install(policy or before or "interval")
+        return "turned", raw
+
     def _end(self, keep: bool) -> tuple[Any, ...]:
         """Ends the measurement, and answers with what there is: the counters at the begin, if they
         are older, and at the end, the trace and the profile."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from headway.errors import CommandError
 from headway.options import Whole
+from headway.programs import process_tree
 
 # The number of a process.
 PID = Whole(1, (1 << 22) - 1)
@@ -63,6 +64,17 @@ def find(pid: int) -> Target:
         return _find(pid)
     except (OSError, ValueError, IndexError, KeyError):
         raise Refused(f"process {pid} has ended, or is just ending") from None
+
+
+def descendants(pid: int) -> list[Target]:
+    """The Python processes below `pid` that this command can attach to; others are left out."""
+    found = []
+    for each in sorted(process_tree.tree(pid).keys() - {pid}):
+        try:
+            found.append(find(each))
+        except Refused:
+            continue
+    return found
 
 
 def _find(pid: int) -> Target:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
 
 from headway.attach.target import PID
+from headway.errors import CommandError, Error
 from headway.options import argument
+
+if TYPE_CHECKING:
+    from headway.attach.target import Target
 
 DESCRIPTION = """\
 Ends what `headway attach --keep` has left on in a process: its GIL is CPython's own again, or has
@@ -16,19 +22,39 @@ the policy of before. Does nothing else.
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.add_argument("pid", metavar="PID", type=argument(PID), help="the process")
+    parser.add_argument(
+        "--tree", action="store_true", help="the process and all Python processes that it started"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from headway.attach import target
-    from headway.attach.session import Session
     from headway.programs import signals
 
-    found = target.find(arguments.pid)
+    found = [target.find(arguments.pid)]
+    if arguments.tree:
+        found += target.descendants(arguments.pid)
     signals.watch()
+    reached = 0
+    for each in found:
+        try:
+            _detach(each)
+            reached += 1
+        except Error as error:
+            if not found[1:]:
+                raise
+            print(f"headway detach: without process {each.pid}: {error}", file=sys.stderr)
+    if not reached:
+        raise CommandError("--tree: none of the processes could be reached", exit_code=2)
+    return 0
+
+
+def _detach(found: Target) -> None:
+    from headway.attach.session import Session
+
     with Session(found) as session:
         (was_on,) = session.ask("detach")
     if was_on:
-        print(f"headway detach: process {arguments.pid} is as it was before --keep")
+        print(f"headway detach: process {found.pid} is as it was before --keep")
     else:
-        print(f"headway detach: headway attach has left nothing on in process {arguments.pid}")
-    return 0
+        print(f"headway detach: headway attach has left nothing on in process {found.pid}")
