@@ -90,10 +90,10 @@ def _remove(folder: str) -> None:
 
 
 def _check_peer(socket: Any, _socket: Any) -> None:
-    """Only the own user and root may say what happens here."""
+    """Only the own user may say what happens here."""
     credentials = socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     uid = int.from_bytes(credentials[4:8], sys.byteorder)
-    if uid not in (0, os.geteuid()):
+    if uid != os.geteuid():
         raise Gone
 
 

@@ -157,6 +157,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[Session]:
     """Begins to measure in each process. Of several, those that refuse are named and left out."""
+    from headway.attach import rights
     from headway.attach.session import Session
 
     sessions = []
@@ -167,10 +168,12 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
             if not found[1:]:
                 raise
             _say(f"without process {each.pid}: {error}")
+    rights.drop()
     begun = []
     # All at about the same time.
     for session in sessions:
         try:
+            session.greet()
             session.begin(options)
         except Error as error:
             if not found[1:]:
