@@ -110,8 +110,11 @@ def window(
 def measure_service(recipe: Recipe, seconds: float) -> Iterator[dict[str, float]]:
     actions = (None, attach, None, detach, None)
     with a_place(BIN, seconds) as place, running(recipe, place, "") as tool:
-        for action in actions:
-            yield window(recipe, place, tool, action)
+        for each, action in zip(WINDOWS, actions, strict=True):
+            try:
+                yield window(recipe, place, tool, action)
+            except ProgramError as error:
+                raise ProgramError(f"{recipe.name}, {each}: {error}") from error
         tool.stop()
 
 
