@@ -10,8 +10,9 @@ windows, one after the other:
   after       the process has CPython's own rule again
 
 The largest latency of *attaching* is above all the pause that the command makes. A request that
-fails ends the benchmark. A tool that ends by itself (a management command) is started anew for each
-window. .venvs/recipes/bin/python runs it, once scripts/recipes has made that environment.
+fails ends the benchmark. A tool that ends by itself (a management command) is started
+anew for each window, and is attached to in its first third; it has three of them.
+.venvs/recipes/bin/python runs it, once scripts/recipes has made that environment.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from headway.programs.processes import ProgramError
 NAME = "attach"
 BIN = Path(sys.executable).parent
 WINDOWS = ("before", "attaching", "with", "detaching", "after")
+WINDOWS_OF_JOB = ("before", "with", "after")
 MEASURED = ("uvicorn", "gunicorn", "django", "celery", "jupyter")
 LIGHT_PER_S = 200.0
 CONNECTIONS = 64
@@ -87,7 +89,11 @@ def detach(pid: int) -> dict[str, float]:
     return command("detach", str(pid), "--tree")
 
 
-def users(recipe: Recipe, place: Place, tool: Tool) -> dict[str, float]:
+def windows_of(recipe: Recipe) -> tuple[str, ...]:
+    return WINDOWS_OF_JOB if recipe.is_job else WINDOWS
+
+
+def users(recipe: Recipe, place: Place) -> dict[str, float]:
     """What the tool's users see in a window."""
     if not recipe.client:
         return visit(place.port, LIGHT_PER_S, CONNECTIONS, HEAVY_VISITORS, place.seconds)
@@ -99,7 +105,7 @@ def window(
     recipe: Recipe, place: Place, tool: Tool, action: Callable[[int], dict[str, float]] | None
 ) -> dict[str, float]:
     with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(users, recipe, place, tool)
+        coming = thread.submit(users, recipe, place)
         found: dict[str, float] = {}
         if action is not None:
             time.sleep(WARM_UP_S + place.seconds / 3)
@@ -120,7 +126,7 @@ def measure_service(recipe: Recipe, seconds: float) -> Iterator[dict[str, float]
 
 def measure_job(recipe: Recipe, seconds: float) -> Iterator[dict[str, float]]:
     """The job's own figures, of its whole run."""
-    for actions in ((), (attach,), (attach,), (attach, detach), (attach, detach)):
+    for actions in ((), (attach,), (attach, detach)):
         with a_job(recipe, seconds) as job:
             found: dict[str, float] = {}
             for action in actions:
@@ -153,7 +159,7 @@ def measure_tool(tool: Tooled, seconds: float) -> list[dict[str, float]]:
 def print_table(figures: Figures[Cell], recipes: Sequence[Recipe]) -> None:
     lines = []
     for recipe in recipes:
-        for each in WINDOWS:
+        for each in windows_of(recipe):
             cell = Cell(recipe.name, each)
             shown = (
                 figures.median(cell, "p50_s") * 1e3,
@@ -189,7 +195,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     tools = [Tooled(each.name) for each in recipes]
     measure_with = partial(measure_tool, seconds=options.seconds)
     for tool, found in sitting.rounds(NAME, options.rounds, tools, measure_with):
-        for each, of_window in zip(WINDOWS, found, strict=True):
+        for each, of_window in zip(windows_of(named(tool.recipe)), found, strict=True):
             figures.record(Cell(tool.recipe, each), **of_window)
     print_table(figures, recipes)
     return figures.experiments(NAME, Cell.parameters, [])

@@ -7,9 +7,9 @@ The program is tests/attach/running.py of this interpreter: a thread that sleeps
 one that computes. A cycle is one `headway attach`, by turns plain, with `--policy priority`, with
 `--profile`, with `--policy deadline`, with `--policy priority --keep` and `headway detach`. Then
 `--kills` commands more are killed by SIGKILL, each at a random moment of its first three seconds,
-and the policy that they brought has to end by itself. After each the program has to be as it was:
-its threads, descriptors, callbacks, settings; and at the end its mappings and its memory must not
-have grown since the first tenth.
+by turns with a policy and in a comparison, and their policy has to end by itself. After each the
+program has to be as it was: its threads, descriptors, callbacks, settings; and at the end its
+mappings and its memory must not have grown since the first tenth.
 
 Exit status 1 if the program has ended, if a command failed, or if something stayed.
 """
@@ -43,6 +43,7 @@ KINDS: tuple[tuple[str, ...], ...] = (
     ("--policy", "deadline"),
     ("--policy", "priority", "--keep"),
 )
+KILLED = (("--policy", "priority"), ("--policy", "priority", "--compare"))
 # A command that is killed leaves the program measured until its socket's end is seen.
 WITHIN_S = 30.0
 COMMAND_LIMIT_S = 120.0
@@ -152,7 +153,7 @@ def cycle(program: Program, number: int, folder: str) -> float:
     return float(found[1]) * (1e-3 if found[2] == "ms" else 1.0)
 
 
-def kill_one(program: Program, moment_s: float, folder: str) -> None:
+def kill_one(program: Program, moment_s: float, kind: Sequence[str], folder: str) -> None:
     command = subprocess.Popen(
         [
             sys.executable,
@@ -160,8 +161,7 @@ def kill_one(program: Program, moment_s: float, folder: str) -> None:
             "headway",
             "attach",
             str(program.process.pid),
-            "--policy",
-            "priority",
+            *kind,
         ],
         cwd=folder,
         env={**os.environ, "TMPDIR": folder},
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         last = program.mappings(), program.memory_kb()
         for number in range(options.kills):
             moment_s = chance.uniform(0, KILLED_WITHIN_S)
-            kill_one(program, moment_s, folder)
+            kill_one(program, moment_s, KILLED[number % len(KILLED)], folder)
             program.wait_until_as_before(f"kill {number} after {moment_s:.2f} s")
             if number % 20 == 19:
                 print(f"{number + 1} kills", flush=True)

@@ -28,14 +28,16 @@ from window import NS
 # After the window, for the requests still under way.
 GRACE_NS = 2_000_000_000
 SEED = 946
+# The end of an idle connection, and a request that was sent before it was seen.
+CROSSED_NS = 20_000_000
 
 
 class Connection:
     """One connection with at most one request under way; `intended_ns` is that request's start.
 
-    A server may close an idle connection at the moment at which the next request is sent. Nothing
-    of that is answered, and it is sent again on a new connection, as every client of HTTP does
-    (RFC 9112, 9.3.1); its latency counts from the intended start as before.
+    A server may close an idle connection at the moment at which the next request is sent. That
+    request is sent again on a new connection, as every client of HTTP does (RFC 9112, 9.3.1); its
+    latency counts from the intended start as before. An end that comes later is a failure.
     """
 
     def __init__(self, port: int) -> None:
@@ -59,6 +61,7 @@ class Connection:
         self._send()
 
     def _send(self) -> None:
+        self._sent_ns = time.monotonic_ns()
         try:
             self.socket.sendall(self._request)
         except ConnectionError:
@@ -66,7 +69,8 @@ class Connection:
 
     def _send_anew(self) -> None:
         """Raises ConnectionError if the server closes what is no idle connection."""
-        if not self._is_reused or self._received:
+        is_late = time.monotonic_ns() > self._sent_ns + CROSSED_NS
+        if not self._is_reused or self._received or is_late:
             raise ConnectionError("the server closed a connection")
         self.socket.close()
         self._connect()

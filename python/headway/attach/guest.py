@@ -192,6 +192,8 @@ class _Guest:
         had before."""
         from headway.meter import engine
 
+        if not engine.is_installed():
+            return "refused", "the program has called gil.uninstall()"
         raw = engine.read_counters()
         _, before = self._restored or (True, "")
         engine.install(policy or before or "interval")

@@ -39,6 +39,10 @@ class Refused(CommandError):
         super().__init__(reason, exit_code=2)
 
 
+class NotPython(Refused):
+    """The process does not run CPython."""
+
+
 class Target(NamedTuple):
     """A CPython process. `runtime` is the address of its `_PyRuntime`, and `library` the file that
     has it; "" if that is the program itself."""
@@ -66,15 +70,20 @@ def find(pid: int) -> Target:
         raise Refused(f"process {pid} has ended, or is just ending") from None
 
 
-def descendants(pid: int) -> list[Target]:
-    """The Python processes below `pid` that this command can attach to; others are left out."""
-    found = []
+def find_tree(pid: int) -> tuple[list[Target], dict[int, Refused]]:
+    """The process and the Python processes below it, and those of them that refuse.
+
+    Raises `Refused` if the process itself refuses. Other programs below it are no part of this.
+    """
+    found, refusals = [find(pid)], {}
     for each in sorted(process_tree.tree(pid).keys() - {pid}):
         try:
             found.append(find(each))
-        except Refused:
+        except NotPython:
             continue
-    return found
+        except Refused as refusal:
+            refusals[each] = refusal
+    return found, refusals
 
 
 def _find(pid: int) -> Target:
@@ -96,10 +105,10 @@ def _find(pid: int) -> Target:
     if owner.st_uid != os.geteuid():
         # Files that both can write would be a way from one user to the other.
         raise Refused(
-            f"process {pid} belongs to user {owner.st_uid}: attach as that user: "
-            f"{_as_user(owner, pid)}"
+            f"process {pid} belongs to user {owner.st_uid}: attach as that user "
+            f"(sudo -u '#{owner.st_uid}' {sys.executable} -m headway attach {pid})"
         )
-    _check_rights(owner, pid)
+    _check_rights(pid)
     for kind, what in (("mnt", "mount"), ("pid", "pid")):
         if os.readlink(f"/proc/self/ns/{kind}") != os.readlink(f"/proc/{pid}/ns/{kind}"):
             inner = status.get("NSpid", str(pid)).split()[-1]
@@ -131,23 +140,28 @@ def _status(pid: int) -> dict[str, str]:
         }
 
 
-def _check_rights(owner: os.stat_result, pid: int) -> None:
+def _check_rights(pid: int) -> None:
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
     except ProcessLookupError:
         raise Refused(f"there is no process {pid}") from None
     except OSError as error:
-        raise Refused(f"process {pid} may not be looked into: {_why(owner, pid)}") from error
+        raise Refused(f"process {pid} may not be looked into: {_why()}") from error
 
 
-def _why(owner: os.stat_result, pid: int) -> str:
+def _why() -> str:
     instead = "without that right, start it with HEADWAY=report or HEADWAY=priority"
-    scope = _ptrace_scope()
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope") as file:
+            scope = int(file.read())
+    except (OSError, ValueError):
+        scope = 0
     if scope in (1, 2):
-        whose = "the parent" if scope == 1 else "root"
         return (
-            f"kernel.yama.ptrace_scope is {scope}, which leaves that to {whose}, or to a command "
-            f"with CAP_SYS_PTRACE: {_as_user(owner, pid)}; {instead}"
+            f"kernel.yama.ptrace_scope is {scope}, which allows this "
+            + ("for children only" if scope == 1 else "to root only")
+            + ": set it to 0 for the time (sudo sysctl kernel.yama.ptrace_scope=0), or give a "
+            f"container CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE); {instead}"
         )
     if scope > 2:
         return f"kernel.yama.ptrace_scope is {scope}, which allows it to nobody; {instead}"
@@ -156,27 +170,6 @@ def _why(owner: os.stat_result, pid: int) -> str:
         "securityContext.capabilities.add: [SYS_PTRACE]), or the process has rights that its user "
         f"does not have; {instead}"
     )
-
-
-def _as_user(owner: os.stat_result, pid: int) -> str:
-    """The command for an administrator: as the process's user, and with CAP_SYS_PTRACE where that
-    alone allows it."""
-    uid, gid = owner.st_uid, owner.st_gid
-    if not 0 < _ptrace_scope() <= 2:
-        return f"sudo -u '#{uid}' headway attach {pid}"
-    return (
-        f"sudo setpriv --reuid {uid} --regid {gid} --clear-groups --inh-caps +sys_ptrace "
-        f"--ambient-caps +sys_ptrace headway attach {pid}"
-    )
-
-
-def _ptrace_scope() -> int:
-    """What Yama allows, ptrace(2); 0 where it is not there."""
-    try:
-        with open("/proc/sys/kernel/yama/ptrace_scope") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 0
 
 
 def _interpreter(pid: int) -> Target:
@@ -213,7 +206,7 @@ def _interpreter(pid: int) -> Target:
     name = os.path.basename(executable)
     if "pypy" in name or any("libpypy" in line for line in lines):
         raise Refused(f"process {pid} runs PyPy, whose lock Headway does not know")
-    raise Refused(f"process {pid} ({name}) does not run CPython, or one without section headers")
+    raise NotPython(f"process {pid} ({name}) does not run CPython, or one without section headers")
 
 
 def _runtime(path: str, base: int) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from headway.attach.target import PID
@@ -14,10 +14,12 @@ from headway.commands import policy_flags
 from headway.errors import CommandError, Error
 from headway.json_file import STDOUT, check_path, write_json
 from headway.options import Policy, RecorderSocket, Seconds, argument
+from headway.report import units
 
 if TYPE_CHECKING:
     from headway.attach.session import Options, Session
     from headway.attach.target import Target
+    from headway.commands.attach_comparison import Comparison
     from headway.report.model import GilReport
     from headway.report.terminal import Style
 
@@ -34,7 +36,8 @@ EXAMPLES = """\
 examples:
   headway attach 4711                             who waits for the GIL in there?
   headway attach 4711 --for 30s --profile waits.svg
-  headway attach 4711 --policy priority --compare does it help? turns of a second without and with
+  headway attach 4711 --compare --policy priority
+                                                  does it help? turns of a second without and with
   headway attach 4711 --policy priority --keep    first aid without a restart
   headway detach 4711                             and its end
   headway attach 4711 --tree                      a gunicorn master with its workers
@@ -102,16 +105,26 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.programs import signals
 
     files = _check(arguments)
-    found = target.find(arguments.pid)
-    others = target.descendants(arguments.pid) if arguments.tree else []
+    refusals: dict[int, target.Refused] = {}
+    if arguments.tree:
+        found, refusals = target.find_tree(arguments.pid)
+    else:
+        found = [target.find(arguments.pid)]
+    for pid, refusal in refusals.items():
+        _say(f"without process {pid}: {refusal}")
     signals.watch()
     with ExitStack() as stack:
-        sessions = _enter([found, *others], _options(arguments), stack)
-        _say(_begun(sessions, arguments))
+        sessions = _enter(found, _options(arguments), stack)
         if arguments.compare:
-            return _compare(sessions, files, arguments)
-        _wait(arguments.for_s)
-        ended = list(_end(sessions, arguments))
+            comparison = _compare(sessions, arguments)
+        else:
+            policy = f" under {arguments.policy}" if arguments.policy else ""
+            _say_begun(sessions, f"measuring for {units.seconds(arguments.for_s)}{policy}")
+            _wait(arguments.for_s)
+            ended = list(_end(sessions, arguments))
+    if arguments.compare:
+        _show_comparison(comparison, files, arguments)
+        return 0
     if not ended:
         raise CommandError(f"process {arguments.pid} has ended, and with it its counters")
     reports = [_report(before, raw) for before, raw, _, _ in ended]
@@ -157,7 +170,6 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[Session]:
     """Begins to measure in each process. Of several, those that refuse are named and left out."""
-    from headway.attach import rights
     from headway.attach.session import Session
 
     sessions = []
@@ -168,12 +180,10 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
             if not found[1:]:
                 raise
             _say(f"without process {each.pid}: {error}")
-    rights.drop()
     begun = []
     # All at about the same time.
     for session in sessions:
         try:
-            session.greet()
             session.begin(options)
         except Error as error:
             if not found[1:]:
@@ -199,23 +209,18 @@ def _end(
         yield before, raw, trace, profile
 
 
-def _begun(sessions: Sequence[Session], arguments: argparse.Namespace) -> str:
-    from headway.report import units
-
+def _say_begun(sessions: Sequence[Session], what: str) -> None:
     first = sessions[0]
     number = f" and {len(sessions) - 1} more" if sessions[1:] else ""
-    policy = f" under {arguments.policy}" if arguments.policy else ""
-    return (
+    _say(
         f"attached to process {first.target.pid}{number} (CPython {first.target.python}) in "
-        f"{units.seconds(first.attach_s)}; measuring for {units.seconds(arguments.for_s)}{policy}, "
-        "Ctrl-C ends it"
+        f"{units.seconds(first.attach_s)}; {what}, Ctrl-C ends it"
     )
 
 
 def _wait(seconds: float) -> None:
     """Until the time is over, or Ctrl-C."""
     from headway.programs import progress
-    from headway.report import units
 
     end = time.monotonic() + seconds
     try:
@@ -228,51 +233,78 @@ def _wait(seconds: float) -> None:
     progress.clear_progress()
 
 
-def _compare(sessions: list[Session], files: dict[str, str], arguments: argparse.Namespace) -> int:
-    """Turns without and with the policy, until the time is over or Ctrl-C."""
-    from headway.commands.attach_comparison import TURN_S, Comparison, order
-    from headway.programs import progress
+def _compare(sessions: list[Session], arguments: argparse.Namespace) -> Comparison:
+    """Turns without and with the policy, until the time is over, Ctrl-C, or the last process has
+    ended."""
+    from headway.commands import attach_comparison
+    from headway.programs import progress, signals
 
-    policies = [arguments.policy if each else None for each in order(_pairs(arguments))]
+    policies = [
+        arguments.policy if is_with else None
+        for is_with in attach_comparison.order(_rounds(arguments))
+    ]
+    before = _turn(sessions, policies[0])
+    control = _control(sessions, before, arguments)
+    comparison = attach_comparison.Comparison(control, arguments.policy)
+    turns = f"{len(policies)} turns of {units.seconds(attach_comparison.TURN_S)}"
+    _say_begun(sessions, f"{control} and {arguments.policy} in {turns}")
+    is_shown = sys.stderr is not None and sys.stderr.isatty()
     try:
-        before = _turn(sessions, policies[0])
-        comparison = Comparison(next(iter(before.values()))["policy"], arguments.policy)
-        if comparison.control == arguments.policy:
-            raise CommandError(
-                f"--compare: process {arguments.pid} has the policy {arguments.policy} already",
-                exit_code=2,
-            )
         for number, following in enumerate([*policies[1:], None]):
-            name = policies[number] or comparison.control
-            progress.progress(f"turn {number + 1} of {len(policies)}: {name}")
-            time.sleep(TURN_S)
-            after = _turn(sessions, following)
-            comparison.add(name, [_report(before[pid], after[pid]) for pid in after])
+            name = policies[number] or control
+            if is_shown:
+                progress.progress(f"turn {number + 1} of {len(policies)}: {name}")
+            time.sleep(attach_comparison.TURN_S)
+            # An answer that is not read would be taken for the next one.
+            with signals.held():
+                after = _turn(sessions, following)
+            turn = {pid: attach_comparison.process_turn(before[pid], after[pid]) for pid in after}
+            comparison.add(name, turn)
             before = after
     except KeyboardInterrupt:
         pass
-    progress.clear_progress()
+    except Error as error:
+        progress.clear_progress()
+        _say(str(error))
+    finally:
+        progress.clear_progress()
+    for session in sessions:
+        with suppress(Error):
+            session.ask("end", False)
     if not comparison.pairs:
         raise CommandError("--compare: ended before there was a turn of each")
-    try:
-        if "json" in files:
-            write_json(dict(comparison.to_document()), files["json"])
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from error
-    stream = sys.stderr if arguments.json == STDOUT else sys.stdout
-    print("\n".join(comparison.lines(_style(arguments))), file=stream)
-    return 0
+    return comparison
 
 
-def _pairs(arguments: argparse.Namespace) -> int:
-    from headway.commands.attach_comparison import TURN_S
+def _control(
+    sessions: list[Session], before: dict[int, dict[str, Any]], arguments: argparse.Namespace
+) -> str:
+    """The policy that the first process has. Of several, those with another one are left out."""
+    control: str = before[sessions[0].target.pid]["policy"]
+    if control == arguments.policy:
+        raise CommandError(
+            f"--compare: process {sessions[0].target.pid} has the policy {control} already",
+            exit_code=2,
+        )
+    for session in list(sessions):
+        policy = before[session.target.pid]["policy"]
+        if policy != control:
+            _say(f"without process {session.target.pid}: its policy is {policy}, not {control}")
+            sessions.remove(session)
+    return control
 
-    return int(arguments.for_s / (2 * TURN_S))
+
+def _rounds(arguments: argparse.Namespace) -> int:
+    from headway.commands.attach_comparison import TURN_S, TURNS_OF_ROUND
+
+    return int(arguments.for_s / (TURNS_OF_ROUND * TURN_S))
 
 
 def _turn(sessions: list[Session], policy: str | None) -> dict[int, dict[str, Any]]:
     """What each process has counted until now. From now on it has `policy`, or what it had before.
     Of several processes, one that has ended meanwhile is told and left out."""
+    from headway.programs import progress
+
     raws = {}
     for session in list(sessions):
         try:
@@ -280,21 +312,34 @@ def _turn(sessions: list[Session], policy: str | None) -> dict[int, dict[str, An
         except Error as error:
             if not sessions[1:]:
                 raise
+            progress.clear_progress()
             _say(str(error))
             sessions.remove(session)
     return raws
 
 
+def _show_comparison(
+    comparison: Comparison, files: dict[str, str], arguments: argparse.Namespace
+) -> None:
+    try:
+        if "json" in files:
+            write_json(dict(comparison.to_document()), files["json"])
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+    stream = sys.stderr if arguments.json == STDOUT else sys.stdout
+    print("\n".join(comparison.lines(_style(arguments))), file=stream)
+
+
 def _check_comparison(arguments: argparse.Namespace) -> None:
-    from headway.commands.attach_comparison import LEAST_PAIRS, TURN_S
+    from headway.commands.attach_comparison import LEAST_ROUNDS, TURN_S, TURNS_OF_ROUND
 
     if arguments.policy is None:
         raise CommandError("--compare: there is no --policy to compare", exit_code=2)
     for name in ("keep", "profile", "trace", "telemetry"):
         if getattr(arguments, name):
             raise CommandError(f"--compare: --{name} is not for two policies in turn", exit_code=2)
-    if _pairs(arguments) < LEAST_PAIRS:
-        least_s = 2 * TURN_S * LEAST_PAIRS
+    if _rounds(arguments) < LEAST_ROUNDS:
+        least_s = LEAST_ROUNDS * TURNS_OF_ROUND * TURN_S
         raise CommandError(f"--compare: --for must be {least_s:g}s or more", exit_code=2)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from headway.attach.target import PID
-from headway.errors import CommandError, Error
+from headway.errors import Error
 from headway.options import argument
 
 if TYPE_CHECKING:
@@ -30,43 +28,34 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from headway.attach import rights, target
-    from headway.attach.session import Session
+    """Returns 1 if a process of the tree could not be reached."""
+    from headway.attach import target
     from headway.programs import signals
 
-    found = [target.find(arguments.pid)]
-    if arguments.tree:
-        found += target.descendants(arguments.pid)
+    if not arguments.tree:
+        found = target.find(arguments.pid)
+        signals.watch()
+        _detach(found)
+        return 0
+    every, refusals = target.find_tree(arguments.pid)
     signals.watch()
-    reached = 0
-    with ExitStack() as stack:
-        sessions = []
-        for each in found:
-            try:
-                sessions.append(stack.enter_context(Session(each)))
-            except Error as error:
-                _leave_out(each, error, found)
-        rights.drop()
-        for session in sessions:
-            try:
-                session.greet()
-                (was_on,) = session.ask("detach")
-            except Error as error:
-                _leave_out(session.target, error, found)
-                continue
-            reached += 1
-            pid = session.target.pid
-            if was_on:
-                print(f"headway detach: process {pid} is as it was before --keep")
-            else:
-                print(f"headway detach: headway attach has left nothing on in process {pid}")
-    if not reached:
-        raise CommandError("--tree: none of the processes could be reached", exit_code=2)
-    return 0
+    problems: dict[int, Error] = {**refusals}
+    for each in every:
+        try:
+            _detach(each)
+        except Error as error:
+            problems[each.pid] = error
+    for pid, problem in problems.items():
+        print(f"headway detach: without process {pid}: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
-def _leave_out(left_out: Target, error: Error, found: Sequence[Target]) -> None:
-    """Tells it, unless it is the only process. Then it raises the error."""
-    if not found[1:]:
-        raise error
-    print(f"headway detach: without process {left_out.pid}: {error}", file=sys.stderr)
+def _detach(found: Target) -> None:
+    from headway.attach.session import Session
+
+    with Session(found) as session:
+        (was_on,) = session.ask("detach")
+    if was_on:
+        print(f"headway detach: process {found.pid} is as it was before --keep")
+    else:
+        print(f"headway detach: headway attach has left nothing on in process {found.pid}")

@@ -51,9 +51,7 @@ def group(rows: Sequence[Row], figures: Sequence[Callable[[Row], float]], limit:
     groups: dict[tuple[Any, str], list[Row]] = {}
     for row in rows:
         if id(row) not in kept:
-            name = pattern(row.name)
-            if threads_of(row) > 1 and _lost_a_number(row.name, patterns):
-                name = numbered(name)
+            name = name_of_group(row, patterns)
             groups.setdefault((getattr(row, "gil", None), name), []).append(row)
     made: list[Row] = [
         _sum(same, name) if same[1:] else _named(same[0], name)
@@ -95,6 +93,14 @@ def pattern(name: str) -> str:
         elif made[-1:] != "*":
             made += "*"
     return made + space + tail
+
+
+def name_of_group(row: ThreadRow | ParkedThreadRow, patterns: set[str]) -> str:
+    """The name under which a row is summed up. `patterns` are those of the rows of one thread."""
+    name = pattern(row.name)
+    if threads_of(row) > 1 and _lost_a_number(row.name, patterns):
+        return numbered(name)
+    return name
 
 
 def _lost_a_number(name: str, patterns: set[str]) -> bool:
