@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,13 +82,16 @@ def opened(address: str, chromium: str, scheme: Literal["light", "dark"]) -> Ite
             device_scale_factor=2,
             color_scheme=scheme,
             locale="en-US",
+            # For the styles of the arrows.
+            bypass_csp=True,
         )
         page.goto(address)
         yield page
         browser.close()
 
 
-# Draws an arrow in `color` from a text to a point, both in pixels of the element `holder`.
+# Draws an arrow in `color` from a text to a point, both in pixels of the element `holder`. The text
+# is above the beginning of an arrow that points down, and below that of one that points up.
 ARROW = """(holder, { text, color, at, from }) => {
     const names = "http://www.w3.org/2000/svg";
     const make = (name, attributes) => {
@@ -98,7 +102,7 @@ ARROW = """(holder, { text, color, at, from }) => {
     holder.style.position = "relative";
     const box = holder.getBoundingClientRect();
     const layer = make("svg", { width: box.width, height: box.height });
-    layer.style.cssText = "position: absolute; left: 0; top: 0; overflow: visible";
+    layer.style.cssText = "position: absolute; left: 0; top: 0; overflow: visible; pointer-events: none";
     const [x, y] = at, [startX, startY] = from;
     const angle = Math.atan2(y - startY, x - startX);
     const wing = (turn) => [x - 11 * Math.cos(angle + turn), y - 11 * Math.sin(angle + turn)];
@@ -108,7 +112,7 @@ ARROW = """(holder, { text, color, at, from }) => {
         make("path", { ...stroke, d: `M${wing(0.45)}L${x} ${y}L${wing(-0.45)}` }),
     );
     const label = make("text", {
-        x: startX + 6, y: startY - 7, fill: color, "font-size": 17, "font-weight": 700,
+        x: startX, y: y > startY ? startY - 7 : startY + 19, fill: color, "font-size": 17, "font-weight": 700,
         "text-anchor": "middle",
     });
     label.textContent = text;
@@ -134,14 +138,14 @@ def take_chart(address: str, chromium: str, path: Path, scheme: Literal["light",
             color = hue.evaluate("e => { const s = getComputedStyle(e);"
                 " return s.stroke != 'none' ? s.stroke : s.backgroundColor }")
             x = place_of(page, seconds(median), box)
-            side = 70 if number == 0 else -10
+            start = (-140, 0.22) if number == 0 else (0, 0.45)
             plot.evaluate(
                 ARROW,
                 {
                     "text": f"{name}: {median}",
                     "color": color,
                     "at": [x - box["x"], box["height"] * 0.72],
-                    "from": [x - box["x"] + side, box["height"] * (0.3 if number == 0 else 0.42)],
+                    "from": [x - box["x"] + start[0], box["height"] * start[1]],
                 },
             )
         hide = ".tools, p.note, .readout, .stats { display: none !important }"
@@ -156,8 +160,8 @@ def place_of(page: Page, wanted_s: float, box: dict[str, float]) -> float:
     for _ in range(12):
         middle = (low + high) / 2
         page.mouse.move(middle, box["y"] + box["height"] / 2)
-        begin, _, rest = page.locator(".readout").first.inner_text().partition(": ")[2].partition(" to ")
-        if not rest or seconds(begin) <= wanted_s:
+        bar = re.search(r"([\d.]+ \S+) to ", page.locator(".readout").first.inner_text())
+        if bar is None or seconds(bar[1]) <= wanted_s:
             low = middle
         else:
             high = middle
@@ -166,7 +170,7 @@ def place_of(page: Page, wanted_s: float, box: dict[str, float]) -> float:
 
 def seconds(shown: str) -> float:
     """A time as the dashboard shows it, such as 49.2 µs."""
-    number, unit = shown.split(",")[0].split()
+    number, unit = shown.split()
     return float(number) * {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
 
 
@@ -184,7 +188,15 @@ WIDEST = """graph => {
     const widest = lines.reduce((a, b) => (own(a) >= own(b) ? a : b));
     const { x, y, width, height } = widest.box;
     return { name: widest.name.split("\\n")[0], x, y, width, height,
-        share: own(widest) / calls[0].box.width };
+        share: own(widest) / calls[0].box.width,
+        bottom: Math.max(...calls.map(({ box }) => box.y + box.height)) };
+}"""
+# Draws a frame around the call.
+MARK = """(graph, { x, y, width, height }) => {
+    const frame = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    for (const [key, value] of Object.entries({ x, y, width, height })) frame.setAttribute(key, value);
+    frame.style.cssText = "fill: none; stroke: currentColor; stroke-width: 3";
+    graph.append(frame);
 }"""
 
 
@@ -198,7 +210,23 @@ def take_flame_graph(
         card = page.get_by_label(FLAME_GRAPH, exact=True)
         graph = card.locator(".flame svg").first
         widest = graph.evaluate(WIDEST)
-        print(widest)
+        where = re.search(r"\((?:.*/)?([^/]+)\)", widest["name"])
+        assert where is not None, widest
+        middle = widest["x"] + widest["width"] / 2
+        page.add_style_tag(
+            content="label, .zoom, .pointed { display: none !important }"
+            ".flame svg { overflow: visible; margin-bottom: 54px }"
+        )
+        graph.evaluate(MARK, widest)
+        card.locator(".flame").evaluate(
+            ARROW,
+            {
+                "text": f"{where[1]}: {100 * widest['share']:.0f} % of the waiting",
+                "color": graph.evaluate("e => getComputedStyle(e).color"),
+                "at": [middle, widest["y"] + widest["height"] + 3],
+                "from": [middle + 40, widest["bottom"] + 20],
+            },
+        )
         card.screenshot(path=path)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("README.md", "SECURITY.md", "docs/index.md", "docs/installation.md")
 # The names of pyproject.toml, in the order of the pages.
-NAMES = ("Repository", "Documentation", "Issues")
+NAMES = ("Repository", "Documentation", "Issues", "Security")
 # Markdown would take a line that begins with a comment as HTML, and show its links as text.
 PLACE = re.compile(r"(?<=\S)(<!-- addresses -->).*?(<!-- end -->)")
 
