@@ -138,7 +138,7 @@ def take_chart(address: str, chromium: str, path: Path, scheme: Literal["light",
             color = hue.evaluate("e => { const s = getComputedStyle(e);"
                 " return s.stroke != 'none' ? s.stroke : s.backgroundColor }")
             x = place_of(page, seconds(median), box)
-            start = (-140, 0.22) if number == 0 else (0, 0.45)
+            start = (-140, 0.22) if number == 0 else (-80, 0.45)
             plot.evaluate(
                 ARROW,
                 {
