@@ -1,7 +1,7 @@
 """The report of examples/convoy.py in README.md, as a terminal shows it.
 
 The text is the one that `headway.report.terminal` writes, coloured, of the report that
-docs/drawings/convoy.json has: `headway run --json docs/drawings/convoy.json examples/convoy.py`. The
+docs/reports/convoy.json has: `headway run --json docs/reports/convoy.json examples/convoy.py`. The
 escape sequences become classes of SVG, and bars become rectangles, since fonts differ in how they
 draw blocks.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from headway.report import terminal
 from headway.report.model import GilReport
 
-REPORT = Path(__file__).resolve().parent.parent / "drawings" / "convoy.json"
+REPORT = Path(__file__).resolve().parent.parent / "reports" / "convoy.json"
 COMMAND = "headway run examples/convoy.py"
 COLUMNS = 100
 CHARACTER, LINE, MARGIN, TITLE = 8.4, 19, 18, 34
