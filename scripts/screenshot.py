@@ -3,8 +3,8 @@
 The shop of examples/ is served under load for a while as CPython schedules its threads, then again
 under the policy `priority`, both recorded by `headway telemetry`. Chromium then takes two pictures,
 light and dark: the chart of the waits for the GIL, the first run under the second, with an arrow to
-the median of each; and the flame graph of the first run, with an arrow to the line for which the
-others wait most. The figures at the arrows are those that the page shows. Everything ends by itself.
+the median of each; and the flame graph of the first run, with an arrow to the line that others wait
+for most. The figures at the arrows are those that the page shows. Everything ends by itself.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ ARROW = """(holder, { text, color, at, from }) => {
     holder.style.position = "relative";
     const box = holder.getBoundingClientRect();
     const layer = make("svg", { width: box.width, height: box.height });
-    layer.style.cssText = "position: absolute; left: 0; top: 0; overflow: visible; pointer-events: none";
+    layer.style.cssText = "position: absolute; left: 0; top: 0; overflow: visible;";
+    layer.style.pointerEvents = "none";
     const [x, y] = at, [startX, startY] = from;
     const angle = Math.atan2(y - startY, x - startX);
     const wing = (turn) => [x - 11 * Math.cos(angle + turn), y - 11 * Math.sin(angle + turn)];
@@ -112,7 +113,8 @@ ARROW = """(holder, { text, color, at, from }) => {
         make("path", { ...stroke, d: `M${wing(0.45)}L${x} ${y}L${wing(-0.45)}` }),
     );
     const label = make("text", {
-        x: startX, y: y > startY ? startY - 7 : startY + 19, fill: color, "font-size": 17, "font-weight": 700,
+        x: startX, y: y > startY ? startY - 7 : startY + 19, fill: color, "font-size": 17,
+        "font-weight": 700,
         "text-anchor": "middle",
     });
     label.textContent = text;
@@ -135,8 +137,10 @@ def take_chart(address: str, chromium: str, path: Path, scheme: Literal["light",
         for number, name in enumerate(("CPython", f"HEADWAY={POLICY}")):
             median = layers.nth(number).locator("dd").nth(1).inner_text()
             hue = layers.nth(number).locator("dt").first.locator("svg *, i").first
-            color = hue.evaluate("e => { const s = getComputedStyle(e);"
-                " return s.stroke != 'none' ? s.stroke : s.backgroundColor }")
+            color = hue.evaluate(
+                "e => { const s = getComputedStyle(e);"
+                " return s.stroke != 'none' ? s.stroke : s.backgroundColor }"
+            )
             x = place_of(page, seconds(median), box)
             start = (-140, 0.22) if number == 0 else (-80, 0.45)
             plot.evaluate(
@@ -194,7 +198,9 @@ WIDEST = """graph => {
 # Draws a frame around the call.
 MARK = """(graph, { x, y, width, height }) => {
     const frame = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [key, value] of Object.entries({ x, y, width, height })) frame.setAttribute(key, value);
+    for (const [key, value] of Object.entries({ x, y, width, height })) {
+        frame.setAttribute(key, value);
+    }
     frame.style.cssText = "fill: none; stroke: currentColor; stroke-width: 3";
     graph.append(frame);
 }"""

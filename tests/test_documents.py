@@ -391,7 +391,7 @@ def test_the_readme_has_the_figures_of_the_recipes() -> None:
 
 
 def lines_of_reports() -> set[str]:
-    """What the two runs of examples/convoy.py in docs/reports print, in the widths of the pages."""
+    """The lines of the runs in docs/reports, as wide as the pages show them."""
     reports = (ROOT / "docs" / "reports").glob("*.json")
     return {
         line
@@ -410,7 +410,9 @@ def test_every_page_shows_the_same_run_of_the_convoy() -> None:
     for page in PAGES_WITH_COMMANDS:
         for block in read(page):
             for command in block.commands:
-                convoy = re.search(r"headway run (--policy priority )?examples/convoy\.py", command.text)
+                convoy = re.search(
+                    r"headway run (--policy priority )?examples/convoy\.py", command.text
+                )
                 if convoy and command.output:
                     rates.add((convoy[1], command.output[0]))
                     shown += [(page.name, line) for line in command.output[1:] if line != "..."]

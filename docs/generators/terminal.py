@@ -49,7 +49,8 @@ def draw() -> bytes:
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width:.0f} {height}" '
         f'aria-labelledby="title"><title id="title">{escape(" ".join(lines[last + 1 :]))}</title>'
         f"<style>{STYLE}</style>"
-        f'<rect class="page" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>',
+        f'<rect class="page" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" '
+        'rx="8"/>',
         *(f'<circle class="dot" cx="{MARGIN + 4 + 18 * n}" cy="17" r="5"/>' for n in range(3)),
         _text(0, TITLE + 12, "$", "prompt"),
         _text(2, TITLE + 12, COMMAND, "bold"),
@@ -86,6 +87,7 @@ def _x(column: float) -> float:
 def _text(column: float, y: float, text: str, kind: str) -> str:
     """As wide as its columns, whatever the font."""
     return (
-        f'<text x="{_x(column):.1f}" y="{y}" class="{kind}" textLength="{len(text) * CHARACTER:.1f}" '
-        f'lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
+        f'<text x="{_x(column):.1f}" y="{y}" class="{kind}" '
+        f'textLength="{len(text) * CHARACTER:.1f}" lengthAdjust="spacingAndGlyphs">'
+        f"{escape(text)}</text>"
     )

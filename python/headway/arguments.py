@@ -39,7 +39,8 @@ def parse(
     verb. Raises CommandError (exit code 2), and SystemExit after --help and --version."""
     parser = Parser(
         prog="headway",
-        description="Shows which threads wait for CPython's GIL, ends these waits, and serves WSGI applications.",
+        description="Shows which threads wait for CPython's GIL, ends these waits, and serves WSGI "
+        "applications.",
         # The help of a verb has no need of it.
         epilog="" if module else _wrapped([lab_is_missing(verbs), *_addresses()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,

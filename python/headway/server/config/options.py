@@ -232,8 +232,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "multiprocess",
             "multiprocess",
             Switch(True),
-            "set wsgi.multiprocess to true with one process too, because other servers run "
-            "as well",
+            "set wsgi.multiprocess to true with one process too, because other servers run as well",
         ),
         Option(
             "threads",
