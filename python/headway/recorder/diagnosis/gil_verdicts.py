@@ -129,7 +129,7 @@ def collection(inputs: DiagnosisInputs) -> Verdict | None:
         [
             {
                 "try": "gc.freeze() when the application has been imported",
-                "expect": "passes no longer visit what exists by then, and take as much less time.",
+                "expect": "passes no longer visit what exists by then, and take less time.",
             },
             {
                 "try": "a higher gc.set_threshold(), or gc.disable() with gc.collect() where "
