@@ -193,7 +193,9 @@ WIDEST = """graph => {
     const { x, y, width, height } = widest.box;
     return { name: widest.name.split("\\n")[0], x, y, width, height,
         share: own(widest) / calls[0].box.width,
-        bottom: Math.max(...calls.map(({ box }) => box.y + box.height)) };
+        // Of the calls that can be seen.
+        bottom: Math.max(...calls.filter(({ box }) => box.width > 8).map(
+            ({ box }) => box.y + box.height)) };
 }"""
 # Draws a frame around the call.
 MARK = """(graph, { x, y, width, height }) => {
