@@ -192,8 +192,8 @@ CASES = {
         },
         "Other programs take the cores: they used 1.6 of 2 cores, and this one ran for 300 ms of "
         "the 701 ms in which one of its threads had the GIL or was next. Besides, echo waited 300 "
-        "ms behind CPU-bound threads, with short work. The policy priority would prevent 300 ms of 509 ms "
-        "waited.",
+        "ms behind CPU-bound threads, with short work. The policy priority would prevent 300 ms of "
+        "509 ms waited.",
     ),
     "busy cores of which enough is left": (
         {
