@@ -13,6 +13,7 @@ from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 
 from generators.markdown import code, table
+from headway.commands import attach_comparison
 from headway.output import metadata
 from headway.recorder.query import flame_graph
 from headway.recorder.records import histogram
@@ -87,6 +88,16 @@ DOCUMENTS = (
             tune_document.CandidateDocument,
             tune_document.EffectDocument,
             tune_document.BlockDocument,
+        ),
+    ),
+    Document(
+        "A comparison in a running process",
+        "`headway attach --compare --json FILE` writes it.",
+        (
+            attach_comparison.ComparisonDocument,
+            attach_comparison.ComparedThreadDocument,
+            attach_comparison.TurnDocument,
+            attach_comparison.TurnThreadDocument,
         ),
     ),
     Document(

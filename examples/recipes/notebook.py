@@ -23,10 +23,11 @@ COMPUTE = """
 import threading
 
 count = 0
+ended = False
 
 def compute():
     global count
-    while True:
+    while not ended:
         sum(number * number for number in range(300_000))
         count += 1
 
@@ -79,6 +80,7 @@ def main() -> None:
             time.sleep(PAUSE_S)
         count = int(run(client, "print(count)")) - before
         print_latencies(latencies_s, count, time.monotonic() - begin_s)
+        run(client, "ended = True")
     finally:
         client.stop_channels()
 

@@ -6,14 +6,20 @@ of a kind that the argument names. It answers lines on stdin with what it sees o
     asleep     every thread is in a long call
     no-main    the main thread has ended, the others go on; nothing answers
     children   two forked children like `convoy`
+    crowd      like `convoy`, with a thousand threads that wait
+    forking    like `convoy`, and the main thread forks
+    calls      like `convoy`, and a thread is in long calls without the GIL
+    inner      like `convoy`, with the threads in an interpreter of its own
 """
 
 import gc
+import hashlib
 import json
 import os
 import sys
 import threading
 import time
+import warnings
 
 woken = 0
 ended = False
@@ -31,8 +37,8 @@ def compute():
         sum(range(1000))
 
 
-def start():
-    for work in (light, compute):
+def start(*more):
+    for work in (light, compute, *more):
         threading.Thread(target=work, name=work.__name__, daemon=True).start()
 
 
@@ -56,6 +62,26 @@ def answer():
     for line in sys.stdin:
         if line.strip() == "seen":
             print(json.dumps(seen()), flush=True)
+        elif line.strip() == "snapshot":
+            from headway import gil
+
+            print(json.dumps(gil.snapshot().to_dict()), flush=True)
+
+
+def call():
+    while not ended:
+        hashlib.pbkdf2_hmac("sha256", b"a password", b"salt", 200_000)
+
+
+def fork():
+    # Of a fork beside threads.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    while not ended:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        time.sleep(0.01)
 
 
 kind = sys.argv[1]
@@ -64,6 +90,42 @@ if kind == "convoy":
     start()
     answer()
     ended = True
+elif kind == "crowd":
+    event = threading.Event()
+    for _ in range(1000):
+        threading.Thread(target=event.wait, daemon=True).start()
+    start()
+    answer()
+    ended = True
+elif kind == "forking":
+    start()
+    threading.Thread(target=answer, daemon=True).start()
+    fork()
+elif kind == "calls":
+    start(call)
+    answer()
+    ended = True
+elif kind == "inner":
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    inner = interpreters.create()
+    work = """if True:
+        import threading, time
+        def compute():
+            while True:
+                sum(range(1000))
+        threading.Thread(target=compute, daemon=False).start()
+        while True:
+            time.sleep(0.0005)
+    """
+    run = getattr(interpreters, "exec", None) or interpreters.run_string
+    threading.Thread(target=run, args=(inner, work), name="inner", daemon=True).start()
+    start()
+    answer()
+    ended = True
+    os._exit(0)
 elif kind == "alone":
     threading.Thread(target=answer, daemon=True).start()
     while True:

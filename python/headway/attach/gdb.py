@@ -86,13 +86,15 @@ class Gdb:
         Path(commands).write_text(_commands(self._target, module.origin, script))
         kept = {name: value for name, value in os.environ.items() if name not in OF_PYTHON}
         with open(output, "w") as said:
-            # A session of its own: Ctrl-C and a closed terminal do not reach it.
+            # A session of its own: Ctrl-C and a closed terminal do not reach it. In the folder of
+            # the script, and not where the user is: a gdb that aborts may leave a core file.
             gdb = subprocess.Popen(
                 [self._program, "--batch", "-nx", "-nh", "-x", commands],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                cwd=os.path.dirname(script),
                 env={**kept, "DEBUGINFOD_URLS": ""},
             )
         try:

@@ -113,7 +113,10 @@ class Options(TypedDict):
 
 
 class Session:
-    """A thread of ours in the target, from the construction until the end of the `with` block."""
+    """A thread of ours in the target, from the construction until the end of the `with` block.
+
+    The construction needs the rights of a debugger. What the target says is read from `greet` on.
+    """
 
     def __init__(self, target: Target) -> None:
         """Raises `Refused` or `Error` if the target did not let us in. It is as before then."""
@@ -155,6 +158,15 @@ class Session:
             raise Error(f"process {self.target.pid}: {answer[1]}")
         return answer[1:]
 
+    def greet(self) -> None:
+        """Reads whether the target has us in. Raises `Refused` or `Error` if it has not."""
+        try:
+            word, *values = self._connection.receive()
+        except Gone:
+            word, values = "closed", []
+        if word != "hello":
+            raise self._refusal(word, *values)
+
     def begin(self, options: Options) -> None:
         self.ask("begin", options)
 
@@ -176,16 +188,8 @@ class Session:
             self._have_run(script, ticket, began + WITHIN_S)
             peer = self._accept(listener)
         peer.settimeout(ANSWER_S)
-        connection = Connection(peer)
-        try:
-            word, *values = connection.receive()
-        except Gone:
-            word, values = "closed", []
-        if word != "hello":
-            peer.close()
-            raise self._refusal(word, *values)
         self.attach_s = time.monotonic() - began
-        return connection
+        return Connection(peer)
 
     def _refusal(self, word: str, *values: str) -> Error:
         """What the target answered instead of a welcome."""

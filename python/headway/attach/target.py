@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from headway.errors import CommandError
 from headway.options import Whole
+from headway.programs import process_tree
 
 # The number of a process.
 PID = Whole(1, (1 << 22) - 1)
@@ -65,6 +66,17 @@ def find(pid: int) -> Target:
         raise Refused(f"process {pid} has ended, or is just ending") from None
 
 
+def descendants(pid: int) -> list[Target]:
+    """The Python processes below `pid` that this command can attach to; others are left out."""
+    found = []
+    for each in sorted(process_tree.tree(pid).keys() - {pid}):
+        try:
+            found.append(find(each))
+        except Refused:
+            continue
+    return found
+
+
 def _find(pid: int) -> Target:
     try:
         owner = os.stat(f"/proc/{pid}")
@@ -84,10 +96,10 @@ def _find(pid: int) -> Target:
     if owner.st_uid != os.geteuid():
         # Files that both can write would be a way from one user to the other.
         raise Refused(
-            f"process {pid} belongs to user {owner.st_uid}: attach as that user "
-            f"(sudo -u '#{owner.st_uid}' headway attach {pid})"
+            f"process {pid} belongs to user {owner.st_uid}: attach as that user: "
+            f"{_as_user(owner, pid)}"
         )
-    _check_rights(pid)
+    _check_rights(owner, pid)
     for kind, what in (("mnt", "mount"), ("pid", "pid")):
         if os.readlink(f"/proc/self/ns/{kind}") != os.readlink(f"/proc/{pid}/ns/{kind}"):
             inner = status.get("NSpid", str(pid)).split()[-1]
@@ -119,36 +131,52 @@ def _status(pid: int) -> dict[str, str]:
         }
 
 
-def _check_rights(pid: int) -> None:
+def _check_rights(owner: os.stat_result, pid: int) -> None:
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
     except ProcessLookupError:
         raise Refused(f"there is no process {pid}") from None
     except OSError as error:
-        raise Refused(f"process {pid} may not be looked into: {_why()}") from error
+        raise Refused(f"process {pid} may not be looked into: {_why(owner, pid)}") from error
 
 
-def _why() -> str:
+def _why(owner: os.stat_result, pid: int) -> str:
     instead = "without that right, start it with HEADWAY=report or HEADWAY=priority"
-    try:
-        with open("/proc/sys/kernel/yama/ptrace_scope") as file:
-            scope = int(file.read())
-    except (OSError, ValueError):
-        scope = 0
-    if scope == 1:
+    scope = _ptrace_scope()
+    if scope in (1, 2):
+        whose = "the parent" if scope == 1 else "root"
         return (
-            "kernel.yama.ptrace_scope is 1, which allows this for children only: set it to 0 "
-            f"(sysctl kernel.yama.ptrace_scope=0); {instead}"
+            f"kernel.yama.ptrace_scope is {scope}, which leaves that to {whose}, or to a command "
+            f"with CAP_SYS_PTRACE: {_as_user(owner, pid)}; {instead}"
         )
-    if scope > 1:
-        return (
-            f"kernel.yama.ptrace_scope is {scope}, which leaves it to root or to nobody; {instead}"
-        )
+    if scope > 2:
+        return f"kernel.yama.ptrace_scope is {scope}, which allows it to nobody; {instead}"
     return (
         "CAP_SYS_PTRACE is missing (docker run --cap-add SYS_PTRACE; in Kubernetes "
         "securityContext.capabilities.add: [SYS_PTRACE]), or the process has rights that its user "
         f"does not have; {instead}"
     )
+
+
+def _as_user(owner: os.stat_result, pid: int) -> str:
+    """The command for an administrator: as the process's user, and with CAP_SYS_PTRACE where that
+    alone allows it."""
+    uid, gid = owner.st_uid, owner.st_gid
+    if not 0 < _ptrace_scope() <= 2:
+        return f"sudo -u '#{uid}' headway attach {pid}"
+    return (
+        f"sudo setpriv --reuid {uid} --regid {gid} --clear-groups --inh-caps +sys_ptrace "
+        f"--ambient-caps +sys_ptrace headway attach {pid}"
+    )
+
+
+def _ptrace_scope() -> int:
+    """What Yama allows, ptrace(2); 0 where it is not there."""
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
 
 
 def _interpreter(pid: int) -> Target:

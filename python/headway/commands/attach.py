@@ -34,6 +34,7 @@ EXAMPLES = """\
 examples:
   headway attach 4711                             who waits for the GIL in there?
   headway attach 4711 --for 30s --profile waits.svg
+  headway attach 4711 --policy priority --compare does it help? turns of a second without and with
   headway attach 4711 --policy priority --keep    first aid without a restart
   headway detach 4711                             and its end
   headway attach 4711 --tree                      a gunicorn master with its workers
@@ -64,12 +65,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--keep", action="store_true", help="leave the policy on; `headway detach PID` ends it"
     )
     parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="run without and with the policy in turns of a second, and print what it changes",
+    )
+    parser.add_argument(
         "--tree", action="store_true", help="the process and all Python processes that it started"
     )
     parser.add_argument(
         "--json",
         metavar="FILE",
-        help="also write the report to FILE as JSON (schema 2); - is stdout",
+        help="also write the report (schema 2) or the comparison to FILE as JSON; - is stdout",
     )
     parser.add_argument(
         "--profile",
@@ -97,11 +103,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     files = _check(arguments)
     found = target.find(arguments.pid)
-    others = _descendants(arguments.pid) if arguments.tree else []
+    others = target.descendants(arguments.pid) if arguments.tree else []
     signals.watch()
     with ExitStack() as stack:
         sessions = _enter([found, *others], _options(arguments), stack)
         _say(_begun(sessions, arguments))
+        if arguments.compare:
+            return _compare(sessions, files, arguments)
         _wait(arguments.for_s)
         ended = list(_end(sessions, arguments))
     if not ended:
@@ -130,6 +138,8 @@ def _check(arguments: argparse.Namespace) -> dict[str, str]:
         from headway.profile import profile_file
 
         files["profile"] = profile_file.check_name(arguments.profile)
+    if arguments.compare:
+        _check_comparison(arguments)
     if arguments.tree and len(files.keys() - {"json"}):
         raise CommandError("--tree: --trace and --profile are for one process", exit_code=2)
     return files
@@ -137,7 +147,7 @@ def _check(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _options(arguments: argparse.Namespace) -> Options:
     return {
-        "policy": arguments.policy,
+        "policy": None if arguments.compare else arguments.policy,
         "limit_s": arguments.for_s,
         "trace_events": TRACE_EVENTS if arguments.trace is not None else 0,
         "profile": arguments.profile is not None,
@@ -145,22 +155,9 @@ def _options(arguments: argparse.Namespace) -> Options:
     }
 
 
-def _descendants(pid: int) -> list[Target]:
-    """The Python processes below `pid`; others are left out."""
-    from headway.attach import target
-    from headway.programs import process_tree
-
-    found = []
-    for each in sorted(process_tree.tree(pid).keys() - {pid}):
-        try:
-            found.append(target.find(each))
-        except target.Refused:
-            continue
-    return found
-
-
 def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[Session]:
     """Begins to measure in each process. Of several, those that refuse are named and left out."""
+    from headway.attach import rights
     from headway.attach.session import Session
 
     sessions = []
@@ -171,10 +168,12 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
             if not found[1:]:
                 raise
             _say(f"without process {each.pid}: {error}")
+    rights.drop()
     begun = []
     # All at about the same time.
     for session in sessions:
         try:
+            session.greet()
             session.begin(options)
         except Error as error:
             if not found[1:]:
@@ -227,6 +226,76 @@ def _wait(seconds: float) -> None:
     except KeyboardInterrupt:
         pass
     progress.clear_progress()
+
+
+def _compare(sessions: list[Session], files: dict[str, str], arguments: argparse.Namespace) -> int:
+    """Turns without and with the policy, until the time is over or Ctrl-C."""
+    from headway.commands.attach_comparison import TURN_S, Comparison, order
+    from headway.programs import progress
+
+    policies = [arguments.policy if each else None for each in order(_pairs(arguments))]
+    try:
+        before = _turn(sessions, policies[0])
+        comparison = Comparison(next(iter(before.values()))["policy"], arguments.policy)
+        if comparison.control == arguments.policy:
+            raise CommandError(
+                f"--compare: process {arguments.pid} has the policy {arguments.policy} already",
+                exit_code=2,
+            )
+        for number, following in enumerate([*policies[1:], None]):
+            name = policies[number] or comparison.control
+            progress.progress(f"turn {number + 1} of {len(policies)}: {name}")
+            time.sleep(TURN_S)
+            after = _turn(sessions, following)
+            comparison.add(name, [_report(before[pid], after[pid]) for pid in after])
+            before = after
+    except KeyboardInterrupt:
+        pass
+    progress.clear_progress()
+    if not comparison.pairs:
+        raise CommandError("--compare: ended before there was a turn of each")
+    try:
+        if "json" in files:
+            write_json(dict(comparison.to_document()), files["json"])
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+    stream = sys.stderr if arguments.json == STDOUT else sys.stdout
+    print("\n".join(comparison.lines(_style(arguments))), file=stream)
+    return 0
+
+
+def _pairs(arguments: argparse.Namespace) -> int:
+    from headway.commands.attach_comparison import TURN_S
+
+    return int(arguments.for_s / (2 * TURN_S))
+
+
+def _turn(sessions: list[Session], policy: str | None) -> dict[int, dict[str, Any]]:
+    """What each process has counted until now. From now on it has `policy`, or what it had before.
+    Of several processes, one that has ended meanwhile is told and left out."""
+    raws = {}
+    for session in list(sessions):
+        try:
+            (raws[session.target.pid],) = session.ask("turn", policy)
+        except Error as error:
+            if not sessions[1:]:
+                raise
+            _say(str(error))
+            sessions.remove(session)
+    return raws
+
+
+def _check_comparison(arguments: argparse.Namespace) -> None:
+    from headway.commands.attach_comparison import LEAST_PAIRS, TURN_S
+
+    if arguments.policy is None:
+        raise CommandError("--compare: there is no --policy to compare", exit_code=2)
+    for name in ("keep", "profile", "trace", "telemetry"):
+        if getattr(arguments, name):
+            raise CommandError(f"--compare: --{name} is not for two policies in turn", exit_code=2)
+    if _pairs(arguments) < LEAST_PAIRS:
+        least_s = 2 * TURN_S * LEAST_PAIRS
+        raise CommandError(f"--compare: --for must be {least_s:g}s or more", exit_code=2)
 
 
 def _report(before: dict[str, Any] | None, raw: dict[str, Any]) -> GilReport:

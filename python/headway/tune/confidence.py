@@ -43,6 +43,12 @@ class Effect(NamedTuple):
     low: float
     high: float
 
+    def __str__(self) -> str:
+        if math.isnan(self.ratio):
+            return "-"
+        interval = f" [{self.low:.2f}, {self.high:.2f}]" if math.isfinite(self.high) else ""
+        return f"{self.ratio:.2f}{interval}"
+
 
 UNKNOWN = Effect(math.nan, 0.0, math.inf)
 

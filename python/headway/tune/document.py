@@ -123,11 +123,11 @@ def _candidate(rating: Rating) -> CandidateDocument:
     return {
         "setting": _setting(rating.setting),
         "standing": rating.standing.value,
-        "effects": {figure.key: _effect(found) for figure, found in rating.effects.items()},
+        "effects": {figure.key: effect_document(found) for figure, found in rating.effects.items()},
     }
 
 
-def _effect(found: Effect) -> EffectDocument:
+def effect_document(found: Effect) -> EffectDocument:
     def known(value: float) -> float | None:
         return value if math.isfinite(value) else None
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import median
 
 from headway.output import drawing
 from headway.output.table import Cell, Table
 from headway.report.terminal import Style
-from headway.tune.confidence import Effect
 from headway.tune.goals import Figure
 from headway.tune.setting import Setting
 from headway.tune.trials import LEVEL, Outcome, Rating, Result, Standing, Trials
@@ -48,7 +46,7 @@ def _control(trials: Trials) -> list[Cell]:
 
 
 def _row(trials: Trials, rating: Rating) -> list[Cell]:
-    texts = [_effect(rating.effects[figure]) for figure in trials.figures]
+    texts = [str(rating.effects[figure]) for figure in trials.figures]
     return _cells(trials, rating.setting, rating.standing.value, texts)
 
 
@@ -56,13 +54,6 @@ def _cells(trials: Trials, setting: Setting, standing: str, figures: Sequence[st
     blocks = len(trials.blocks_of(setting))
     shape = map(str, setting.shape.varied().values())
     return [Cell(text=each) for each in (setting.of_gil, *shape, str(blocks), standing, *figures)]
-
-
-def _effect(found: Effect) -> str:
-    if math.isnan(found.ratio):
-        return "-"
-    interval = f" [{found.low:.2f}, {found.high:.2f}]" if math.isfinite(found.high) else ""
-    return f"{found.ratio:.2f}{interval}"
 
 
 def advice(trials: Trials) -> str:
@@ -88,7 +79,7 @@ def advice(trials: Trials) -> str:
 
 def _advise_winner(trials: Trials, outcome: Outcome, winner: Rating) -> str:
     def ratio(figure: Figure) -> str:
-        return f"{figure.name} {_effect(winner.effects[figure])}"
+        return f"{figure.name} {winner.effects[figure]}"
 
     goal, *rest = [trials.goal.figure, *(f for f in trials.figures if f != trials.goal.figure)]
     others = [
