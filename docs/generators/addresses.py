@@ -18,7 +18,7 @@ PLACE = re.compile(r"(?<=\S)(<!-- addresses -->).*?(<!-- end -->)")
 
 def addresses() -> dict[str, str]:
     """Raises KeyError for a name that no page would show."""
-    # The type checker is told of 3.10, which has no such module.
+    # mypy checks for 3.10, whose library lacks it.
     tomllib = import_module("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     urls: dict[str, str] = project.get("urls", {})
