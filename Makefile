@@ -57,7 +57,7 @@ bench-server: ## Measure headway serve beside other WSGI servers, which it insta
 
 screenshot: ## Take the documents' pictures of the dashboard, from a recording made for them (2 minutes)
 	@scripts/build .venvs/3.13 3.13 tests/requirements.txt tests/requirements-dashboard.txt
-	@.venvs/3.13/bin/python scripts/screenshot.py docs/dashboard.png docs/flame_graph.png
+	@.venvs/3.13/bin/python scripts/screenshot.py docs
 
 docs: ## Build the site of the documents into site/
 	@scripts/docs

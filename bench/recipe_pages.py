@@ -34,7 +34,7 @@ class Row(NamedTuple):
         return (
             f"{recipe.light} takes {number(self.p50_ms)} ms in the median, "
             f"{number(self.p99_ms)} ms at the 99th percentile, {number(self.max_ms)} ms at most, "
-            f"beside {number(self.heavy_per_s)} {recipe.heavy} a second"
+            f"alongside {number(self.heavy_per_s)} {recipe.heavy} a second"
         )
 
 

@@ -31,7 +31,9 @@ myst_heading_anchors = 4
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from generators import generated  # noqa: E402
+from generators import addresses, generated  # noqa: E402
+
+html_baseurl = addresses.addresses().get("Documentation", "")
 
 
 def setup(app: Any) -> None:

@@ -14,6 +14,7 @@ another one by the same verb; the ports of the documents are replaced by free on
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -28,6 +29,9 @@ from typing import IO, NamedTuple
 
 import pytest
 from launch import environment
+
+from headway.report import terminal
+from headway.report.model import GilReport
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -384,3 +388,57 @@ def test_the_readme_has_the_figures_of_the_recipes() -> None:
     for _, path, cells in shown:
         _, before, after, *_ = home[(ROOT / path).resolve()]
         assert [cell.strip() for cell in cells.split("|")][:2] == [before, after], path
+
+
+def lines_of_reports() -> set[str]:
+    """The lines of the runs in docs/reports, as wide as the pages show them."""
+    reports = (ROOT / "docs" / "reports").glob("*.json")
+    return {
+        line
+        for report in map(read_report, reports)
+        for width in (90, 100)
+        for line in terminal.draw(report, terminal.Style(width)).splitlines()
+    }
+
+
+def read_report(file: Path) -> GilReport:
+    return GilReport.decode(json.loads(file.read_text()))
+
+
+def test_every_page_shows_the_same_run_of_the_convoy() -> None:
+    known, shown, rates = lines_of_reports(), [], set()
+    for page in PAGES_WITH_COMMANDS:
+        for block in read(page):
+            for command in block.commands:
+                convoy = re.search(
+                    r"headway run (--policy priority )?examples/convoy\.py", command.text
+                )
+                if convoy and command.output:
+                    rates.add((convoy[1], command.output[0]))
+                    shown += [(page.name, line) for line in command.output[1:] if line != "..."]
+    assert len({page for page, _ in shown}) == 3
+    assert [each for each in shown if each[1] not in known] == []
+    assert len(rates) == 2, rates
+
+
+# A published figure and its home. Other pages that show it link there.
+FIGURES = {
+    "40 to 77 ns": "docs/benchmarks.md",
+    "0.85 to 0.97": "docs/benchmarks.md",
+    "0.08 of the work": "docs/explanation/convoy.md",
+    "590,000 instructions": "docs/how-to/environment.md",
+    "916,637": "docs/safety.md",
+    "986 ms": "docs/policies.md",
+    "361 ms": "docs/how-to/gunicorn.md",
+    "1,171": "docs/explanation/convoy.md",
+}
+
+
+@pytest.mark.parametrize(("figure", "home"), FIGURES.items())
+def test_a_figure_has_one_home_to_which_other_pages_link(figure: str, home: str) -> None:
+    assert figure in (ROOT / home).read_text()
+    for page in PAGES:
+        text = page.read_text()
+        if figure in text and page != ROOT / home:
+            links = re.findall(r"\]\(([^)#\s]+)", text)
+            assert (ROOT / home) in {(page.parent / link).resolve() for link in links}, page

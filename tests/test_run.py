@@ -394,7 +394,7 @@ def test_help_teaches() -> None:
         "-m MODULE",
         "policies:",
         "interval  CPython's own rule",
-        "priority  threads that wait for I/O before threads that compute",
+        "priority  threads that wait for I/O before CPU-bound threads",
         "deadline  every thread in turn",
         "examples:",
     ):

@@ -102,7 +102,7 @@ CASES = {
         ),
         "The GIL limits what gets done: pool-1 waited 400 ms of 700 ms, in 80 waits of about one "
         "switch interval (5 ms), while 2 threads held the GIL most. Besides, pool-2 waited 150 ms "
-        "for short work behind computing.",
+        "behind CPU-bound threads, with short work.",
     ),
     "equal work": (
         report(
@@ -192,8 +192,8 @@ CASES = {
         },
         "Other programs take the cores: they used 1.6 of 2 cores, and this one ran for 300 ms of "
         "the 701 ms in which one of its threads had the GIL or was next. Besides, echo waited 300 "
-        "ms for short work behind computing. The policy priority would prevent 300 ms of 509 ms "
-        "waited.",
+        "ms behind CPU-bound threads, with short work. The policy priority would prevent 300 ms of "
+        "509 ms waited.",
     ),
     "busy cores of which enough is left": (
         {

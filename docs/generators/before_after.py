@@ -1,4 +1,4 @@
-"""The picture at the top of README.md: an echo server beside a CPU-bound thread, in virtual time,
+"""The picture at the top of README.md: an echo server and a CPU-bound thread, in virtual time,
 under CPython's rule and under `priority`.
 
 Made from two timelines of `headway simulate`. A simulation reads no clock, so the same version
@@ -49,7 +49,7 @@ def draw(folder: Path) -> bytes:
     height = TOP + len(PANELS) * PANEL - 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {LEFT + WIDTH + 24} '
-        f'{height}" aria-labelledby="title"><title id="title">An echo server beside a CPU-bound '
+        f'{height}" aria-labelledby="title"><title id="title">An echo server and a CPU-bound '
         "thread: under CPython's rule it waits 5 ms for each answer, under Headway's policy "
         f"priority some microseconds</title><style>{STYLE}</style>"
         '<rect class="page" width="100%" height="100%"/>'
@@ -114,7 +114,7 @@ def _panel(slices: list[Slice], title: str, top: float) -> list[str]:
         _text(
             LEFT + WIDTH,
             top - 14,
-            f"{requests:,} answers; compute has {100 * held:.0f} % of the GIL",
+            f"{requests:,} answers; compute holds the GIL {100 * held:.0f} % of the time",
             "muted right",
         ),
     ]
@@ -124,8 +124,8 @@ def _legend(bottom: float) -> Iterator[str]:
     x = LEFT + 190
     for kind, text in (
         ("wait", "waits for the GIL"),
-        ("answer", "has the GIL"),
-        ("hold", "computes with the GIL"),
+        ("answer", "holds the GIL"),
+        ("hold", "holds the GIL, CPU-bound"),
     ):
         yield f'<rect class="{kind}" x="{x}" y="{bottom - 10}" width="12" height="11"/>'
         yield _text(x + 17, bottom, text, "muted")

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from generators import (
+    addresses,
     before_after,
     curves,
     drawings,
@@ -18,6 +19,7 @@ from generators import (
     metrics,
     options,
     python_api,
+    terminal,
     thresholds,
     verbs,
 )
@@ -34,15 +36,19 @@ PAGES = {
 
 
 def files() -> Iterator[tuple[Path, bytes]]:
-    """Each generated file below docs/ and its content."""
+    """Each generated file, or one with a generated part, and its content."""
     # argparse reads the width of help texts from here.
     os.environ["COLUMNS"] = "100"
     for name, page in PAGES.items():
         yield DOCS / name, page().encode()
+    for name in addresses.PAGES:
+        file = addresses.ROOT / name
+        yield file, addresses.fill(file.read_text(), addresses.addresses()).encode()
     with TemporaryDirectory() as folder:
         for name in drawings.DRAWINGS:
             yield DOCS / "explanation" / "drawings" / name, drawings.draw(name, Path(folder))
         yield DOCS / "drawings" / "before_after.svg", before_after.draw(Path(folder))
+    yield DOCS / "drawings" / "report.svg", terminal.draw()
     for curve in curves.curves():
         yield DOCS / "drawings" / curve.file, curves.draw(curve)
 

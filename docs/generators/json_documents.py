@@ -103,7 +103,7 @@ DOCUMENTS = (
     Document(
         "Results of experiments",
         "`headway bench --json`, `headway simulate --json` and the benchmarks in `bench/` write it "
-        "with the further key `schema`, which is 1. Beside each list of values are `median`, its "
+        "with the further key `schema`, which is 1. Each list of values comes with `median`, its "
         "interval from `low` to `high`, and the `confidence` of that. A row also has `unstable`. A "
         "reader computes these from the values again.",
         (

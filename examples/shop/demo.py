@@ -2,7 +2,7 @@
 
 Four processes take part: this one, the server, the load's, so that the server's GIL is shared
 by nothing but its own threads, and a recorder with a dashboard. First the light pages alone, then
-beside visitors who ask for the heavy page, then the same with the policy `priority`. Everything
+with visitors who ask for the heavy page, then the same with the policy `priority`. Everything
 ends by itself after half a minute, or with --keep when the dashboard has been looked at.
 """
 
@@ -158,7 +158,7 @@ def explain(alone: Phase, beside: Phase) -> str:
     """Explains the two tables to a newcomer, in means, since only means add up."""
     before_ms = statistics.fmean(alone.latencies["product"]) * 1e3
     after_ms = statistics.fmean(beside.latencies["product"]) * 1e3
-    took = f"took {before_ms:.1f} ms on average alone, and {after_ms:.1f} ms beside recommendations"
+    took = f"took {before_ms:.1f} ms on average alone, and {after_ms:.1f} ms with recommendations"
     if not beside.gil_shares:
         return (
             f"A product page {took}.\nThis interpreter has no GIL to wait for: "
@@ -171,8 +171,8 @@ def explain(alone: Phase, beside: Phase) -> str:
         return text
     return (
         f"{text} This is the convoy: a light page gives the\n"
-        "GIL up for SQLite and for the network, and to get it back waits behind a thread that\n"
-        f"computes, for a switch interval ({interval_ms:g} ms) at a time. "
+        "GIL up for SQLite and for the network, and to get it back waits behind a CPU-bound\n"
+        f"thread, for a switch interval ({interval_ms:g} ms) at a time. "
         "It does no more work than before."
     )
 
@@ -185,8 +185,8 @@ def explain_policy(beside: Phase, scheduled: Phase) -> str:
     return (
         f"Under the policy `priority` a product page took {after_ms:.1f} ms instead of "
         f"{before_ms:.1f} ms,\nwhile {heavy[1]} pages of recommendations were computed "
-        f"instead of {heavy[0]}: a thread that\ncomes back from I/O gets the GIL at once from one "
-        "that computes."
+        f"instead of {heavy[0]}: a thread that\ncomes back from I/O gets the GIL at once from a "
+        "CPU-bound one."
     )
 
 
@@ -196,7 +196,7 @@ def run_all(folder: Path, seconds: float, recording: Recorder) -> Iterator[Phase
     with serving(folder, "interval", recording.socket) as server:
         title = f"Light pages alone: {LIGHT_VISITORS} visitors, {alone_s:g} seconds"
         yield run_phase(server, title, alone_s, 0)
-        title = f"Beside {HEAVY_VISITORS} who ask for recommendations, {beside_s:g} seconds"
+        title = f"With {HEAVY_VISITORS} who ask for recommendations, {beside_s:g} seconds"
         beside = run_phase(server, title, beside_s, HEAVY_VISITORS)
         yield beside
     if beside.gil_shares:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
 from types import ModuleType
 from typing import NoReturn
 
@@ -36,8 +39,11 @@ def parse(
     verb. Raises CommandError (exit code 2), and SystemExit after --help and --version."""
     parser = Parser(
         prog="headway",
-        description="Measures CPython's GIL exactly, and serves WSGI applications on top of that.",
-        epilog=lab_is_missing(verbs),
+        description="Shows which threads wait for CPython's GIL, ends these waits, and serves WSGI "
+        "applications.",
+        # The help of a verb has no need of it.
+        epilog="" if module else _wrapped([lab_is_missing(verbs), *_addresses()]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -64,3 +70,26 @@ def parse(
         # Reported by the verb's parser, so that the error refers to the verb's help.
         asked.error(f"unrecognized arguments: {' '.join(unknown)}")
     return parsed
+
+
+def _addresses() -> Iterator[str]:
+    """The project's addresses, which the installed package has from `project.urls`."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        addresses = metadata("headway").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return
+    for each in addresses:
+        name, _, address = each.partition(", ")
+        yield f"{name}: {address}"
+
+
+def _wrapped(paragraphs: list[str]) -> str:
+    """In the width that argparse chooses. An address stays whole."""
+    columns = shutil.get_terminal_size().columns - 2
+    return "\n".join(
+        textwrap.fill(each, columns, break_long_words=False, break_on_hyphens=False)
+        for each in paragraphs
+        if each
+    )

@@ -430,10 +430,10 @@ def test_lives_and_deaths_say_why(page: Page, story: Story) -> None:
     expect(events).to_contain_text("killed by SIGSEGV")
     expect(events).to_contain_text("reported by the supervisor")
     expect(events).to_contain_text("script reload")
-    lives = {row[0]: row for row in table_of(page, "Lives of processes")}
+    lives = {row[0]: row for row in table_of(page, "Lifetimes of processes")}
     assert set(lives) == {str(pid) for pid in (*BEFORE_PIDS, *AFTER_PIDS)}
     assert "SIGSEGV" in lives[str(BEFORE_PIDS[0])][5]
-    wait_until_painted(card(page, "Lives of processes").locator("canvas"), "red", 8)
+    wait_until_painted(card(page, "Lifetimes of processes").locator("canvas"), "red", 8)
 
 
 def test_passes_of_the_collector(page: Page, story: Story) -> None:

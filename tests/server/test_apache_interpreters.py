@@ -488,7 +488,7 @@ def test_an_application_takes_the_place_of_an_alias_in_its_application_group(
         (
             IN_APP1,
             ["--application-group", "b"],
-            "--application-group beside --config: FILE has an application group for each alias; "
+            "--application-group with --config: FILE has an application group for each alias; "
             "set WSGIApplicationGroup there",
         ),
         (

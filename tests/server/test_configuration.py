@@ -185,7 +185,7 @@ def test_a_flag_beside_several_process_groups_is_refused(tmp_path: Path) -> None
     file.write_text(MINIMAL + '[process-group.b]\napp = "b:c"\nbind = "127.0.0.1:8001"\n')
     done = serve("--config", file, "--threads", "2", "--check")
     assert done.returncode == 2
-    assert done.stderr.startswith("headway serve: --threads beside --config: ")
+    assert done.stderr.startswith("headway serve: --threads with --config: ")
     assert "2 (shop, b)" in done.stderr
     assert settings_of("--config", str(file), "--reload").reload, "a flag for the server is none"
 

@@ -21,7 +21,7 @@ const WORDS: readonly (readonly [string, string])[] = [
   ],
   [
     "convoy",
-    "Threads that need the GIL for a short time wait whole switch intervals behind a thread that computes: waits gather just above the multiples of the interval.",
+    "Threads that need the GIL for a short time wait whole switch intervals behind a CPU-bound thread: waits gather just above the multiples of the interval.",
   ],
   [
     "wait for a lock or event",

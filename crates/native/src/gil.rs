@@ -99,7 +99,7 @@ pub static FUNCTIONS: Methods<17> = Methods::new([
 const fn purpose(policy: PolicyName) -> &'static str {
     match policy {
         PolicyName::Interval => "CPython's own rule, watched and not changed",
-        PolicyName::Priority => "threads that wait for I/O before threads that compute",
+        PolicyName::Priority => "threads that wait for I/O before CPU-bound threads",
         PolicyName::Deadline => "every thread in turn, by deadline",
     }
 }

@@ -30,8 +30,8 @@ QUICK_S = 60.0
 
 DESCRIPTION = """\
 Measures how the GIL slows threads down and what Headway's policies change, and prints published
-figures beside the measured ones. New processes measure each value. A round measures every row of an
-experiment once, so that other load on the machine affects all rows alike. Tables show medians.
+figures next to the measured ones. New processes measure each value. A round measures every row of
+an experiment once, so that other load on the machine affects all rows alike. Tables show medians.
 An exclamation mark marks a row whose confidence interval is wide (95 %, from 6 values on). Figures
 in parentheses are published ones.
 

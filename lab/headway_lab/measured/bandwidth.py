@@ -42,7 +42,7 @@ BUSY = (
 class Bandwidth(WorkloadExperiment):
     name = "bandwidth"
     unit = "packets/s"
-    summary = "ccbench: UDP packets echoed a second, beside threads that compute"
+    summary = "ccbench: UDP packets echoed a second, with CPU-bound threads"
     shows = (
         "A client sends a UDP packet of 1 KB, waits until a thread has sent it back, and sends the "
         "next, while other threads of that process compute. Whenever one of those has the GIL, the "

@@ -82,7 +82,7 @@ PUBLISHED_ONE_PER_S = {0: 24_000, 1: 12_000, 2: 3_000, 4: 30, 8: 10}
 class Echo(Experiment):
     name = "echo"
     unit = "requests/s"
-    summary = "an echo server's requests beside CPU-bound work: the convoy"
+    summary = "an echo server's requests with CPU-bound work: the convoy"
     shows = (
         "A client sends one byte to an echo server, waits until it comes back and sends the next, "
         "while threads, processes or sub-interpreters beside the server compute. A thread that "

@@ -44,10 +44,10 @@ LEAST_AT_MULTIPLES = 0.5
 class Latency(WorkloadExperiment):
     name = "latency"
     unit = "ms"
-    summary = "ccbench: how long UDP events wait, beside threads that compute"
+    summary = "ccbench: how long UDP events wait, with CPU-bound threads"
     shows = (
         "A client sends UDP packets at odd moments, and a thread notes how long each took to reach "
-        "it, while other threads of that process compute. Beside what keeps the GIL, a packet of "
+        "it, while other threads of that process compute. If these keep the GIL, a packet of "
         "stock's waits a switch interval, or several; under a policy that prefers I/O it waits for "
         "nothing but a call of C code that cannot be preempted."
     )

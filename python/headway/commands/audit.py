@@ -27,7 +27,7 @@ serve gets --per-interpreter-gil, --interpreters or --free-threading.
 
 headway audit imports the application in child processes: in a main interpreter, and in two
 sub-interpreters of each kind, because some modules load in one sub-interpreter of a process only.
-It imports each extension module too, and alone if the module fails beside the others. A crash or a
+It imports each extension module too, and alone if it fails with the others. A crash or a
 hang is a finding, not an error. Only a free-threaded build can show whether a module works without
 the GIL, because importing a module that does not turns the GIL on; other builds show what the
 module declares. The application is not called, so modules that it imports at its first request

@@ -111,7 +111,7 @@ examples:
   headway run --trace trace.json app.py     then open trace.json at ui.perfetto.dev
   headway run --trace waits.svg app.py      then open waits.svg in a browser
   headway run --profile waits.svg app.py    which lines made threads wait, as a flame graph
-  headway run --policy priority app.py      threads that wait for I/O go before threads that compute
+  headway run --policy priority app.py      threads that wait for I/O go before CPU-bound ones
 """
 
 

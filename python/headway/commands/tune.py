@@ -48,7 +48,7 @@ FORM is one of these. `headway tune SERVER` is short for `headway tune server SE
 """
 RUN_DESCRIPTION = """\
 Runs PROGRAM again and again, as `headway run --follow` would, and compares the time that it takes,
-or the number that it prints. CPU time and memory stand beside it. The present setting is the policy
+or the number that it prints. It also shows CPU time and memory. The present setting is the policy
 interval at 5 ms, CPython's own. What the program prints is not shown.
 """
 RUN_EXAMPLES = """\

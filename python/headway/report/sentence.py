@@ -346,7 +346,8 @@ class _Waits:
             victim = self._victim()
             waited_s = units.seconds(_preventable_s(victim) or victim.waited_s)
             return (
-                f" Besides, {_thread(victim)} waited {waited_s} for short work behind computing."
+                f" Besides, {_thread(victim)} waited {waited_s} behind CPU-bound threads, with "
+                "short work."
                 f"{self._prevented()}"
             )
         return ""

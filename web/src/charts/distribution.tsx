@@ -174,8 +174,8 @@ export function DistributionChart(props: Props) {
         canvas={canvas}
       />
       <p class="note">
-        Height: share of the {weigh === "time" ? "time" : `${noun}s`}{" "}
-        {log ? `in each ${perPower}th of a doubling` : "in each bar"}.
+        The height of a bar is its share of the {weigh === "time" ? "time" : `${noun}s`}.
+        {log && ` ${perPower} bars span a doubling.`}
       </p>
       <p class="readout">
         {cursor === null ? (

@@ -189,7 +189,7 @@ function ComparedRow({ rows, index, row, measured, first }: RowProps) {
   if (!row) {
     return (
       <tr>
-        <th scope="row">Row {index + 1} of the address is none</th>
+        <th scope="row">Row {index + 1} of the address cannot be read</th>
         <td colSpan={FIGURES.length + 2} />
         <td>
           <Remove rows={rows} index={index} />

@@ -113,7 +113,7 @@ function Gantt({
     : "";
   return (
     <Card
-      title="Lives of processes"
+      title="Lifetimes of processes"
       note={shown.length < lives.length ? `${shown.length} of ${lives.length}` : undefined}
       legend={(Object.keys(HUES) as Ending[]).map((name) => ({
         label: `${SIGNS[name]} ${ENDINGS[name]}`,
@@ -144,7 +144,7 @@ function Gantt({
       </dl>
       <Drawing
         height={Math.max(1, shown.length) * ROW + BOTTOM}
-        label="Lives of processes over time; arrow keys up and down move from one to the next, Table shows them"
+        label="Lifetimes of processes; arrow keys up and down move from one to the next, Table shows them"
         cursor={{
           at: picked ?? 0,
           last: shown.length - 1,

@@ -170,7 +170,7 @@ def policy(inputs: DiagnosisInputs) -> Advice | None:
         "expect": f"a request that needs less than a millisecond of the GIL waits for it at most "
         f"{threads} ms each time, one for each of the {threads} threads, and mostly far less"
         f"{now}{_prevented(inputs)}; calls that cannot be preempted come on top. Requests/s of "
-        "those that compute stay as they are.",
+        "CPU-bound pages stay as they are.",
     }
 
 
@@ -182,7 +182,7 @@ def _policy_of_a_program(inputs: DiagnosisInputs) -> Advice:
         "try": "HEADWAY=priority in the program's environment",
         "expect": "a thread that needs less than a millisecond of the GIL waits for it at most a "
         f"millisecond for each other thread, and mostly far less{now}{_prevented(inputs)}; calls "
-        "that cannot be preempted come on top. Threads that compute get as much done as now.",
+        "that cannot be preempted come on top. CPU-bound threads get as much done as now.",
     }
 
 

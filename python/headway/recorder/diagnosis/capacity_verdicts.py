@@ -38,8 +38,8 @@ def cpu_limited(inputs: DiagnosisInputs) -> Verdict | None:
         "The cgroup's CPU limit is in the way",
         f"{inputs.cpu:.2f} cores{of_limit} are in use, and in {100 * throttled:.0f} % of its "
         "periods the cgroup was throttled: all its threads stop then, also the one that holds the "
-        "GIL, for up to a tenth of a second. Waits and response times of this time are the "
-        "limit's first of all.",
+        "GIL, for up to a tenth of a second. The limit is the first cause of waits "
+        "and response times meanwhile.",
         inputs,
         [
             evidence("share of periods throttled", throttled, "share", thresholds.THROTTLED),
@@ -85,7 +85,7 @@ def cores_taken(inputs: DiagnosisInputs) -> Verdict | None:
         "Other processes take the cores",
         f"They use {others:.1f} of {units.number(round(inputs.cores), 'core')}, and threads that "
         f"had the GIL or were next for {units.seconds(used_s)} ran for "
-        f"{units.seconds(cpu_s)}. Waits for the GIL are longer for this."
+        f"{units.seconds(cpu_s)}. This makes waits for the GIL longer."
         + (" Requests queue for a thread." if queued else ""),
         inputs,
         [
@@ -101,7 +101,7 @@ def cores_taken(inputs: DiagnosisInputs) -> Verdict | None:
         [
             {
                 "try": "cores of its own (a cpuset, CPUAffinity= of systemd, a larger CPU request "
-                "or weight), or the other processes elsewhere",
+                "or weight), or run the other processes elsewhere",
                 "expect": "the GIL is held as long as its holders compute, now "
                 f"{used_s / cpu_s:.1f} times that.",
             }

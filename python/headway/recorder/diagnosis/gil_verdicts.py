@@ -87,7 +87,7 @@ def _besides(inputs: DiagnosisInputs, said: str) -> str:
     if second == diagnosis.CONVOY and inputs.victim is not None:
         name, waited = inputs.victim
         return (
-            f" Besides, short work waits behind computing, {columns.name(name)} most, for "
+            f" Besides, short work waits behind CPU-bound threads, {columns.name(name)} most, for "
             f"{units.seconds(waited)}: {100 * contention.preventable_share:.0f} % of the waiting."
         )
     return ""
@@ -129,7 +129,7 @@ def collection(inputs: DiagnosisInputs) -> Verdict | None:
         [
             {
                 "try": "gc.freeze() when the application has been imported",
-                "expect": "passes no longer visit what exists by then, and take as much less time.",
+                "expect": "passes no longer visit what exists by then, and take less time.",
             },
             {
                 "try": "a higher gc.set_threshold(), or gc.disable() with gc.collect() where "
@@ -213,13 +213,13 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
         share = contention.preventable_share
         text = (
             f"{100 * share:.0f} % of all waiting is that of short work, of less than a "
-            "millisecond, behind others that compute and drop the GIL only when a switch interval "
+            "millisecond, behind CPU-bound threads, which drop the GIL only when a switch interval "
             f"({units.seconds(interval)}) is over. {columns.name(name)} waited most of it: "
             f"{units.seconds(waited)} in {units.seconds(inputs.seconds)}."
         )
         shares = [
             evidence(
-                "share of the waiting that short work does behind computing",
+                "share of the waiting of short work behind CPU-bound threads",
                 share,
                 "share",
                 thresholds.PREVENTABLE_SHARE,
@@ -230,7 +230,7 @@ def convoy(inputs: DiagnosisInputs) -> Verdict | None:
             f"Half of the {who} need the GIL for less than {units.seconds(need['p50'])}, but one "
             f"in ten waits {units.seconds(length)} or longer for it. "
             f"{100 * contention.interval_waits_share:.0f} % of all waiting is in waits of a whole "
-            f"switch interval ({units.seconds(interval)}) and more: others compute, and drop the "
+            f"switch interval ({units.seconds(interval)}) and more: CPU-bound threads drop the "
             "GIL only when an interval is over."
         )
         shares = [

@@ -146,14 +146,14 @@ def put_over(flags: Draft, file: Draft, file_name: str) -> Draft:
     if len(file.groups) != 1:
         names = ", ".join(each.name for each in file.groups)
         raise CommandError(
-            f"{origins[0]} beside --config: it would be for one process group, and {file_name} has "
+            f"{origins[0]} with --config: it would be for one process group, and {file_name} has "
             f"{len(file.groups)} ({names}); set it there",
             exit_code=2,
         )
     target = file.groups[0]
     if target.leaves_out and "application-group" in group.given:
         raise CommandError(
-            f"--application-group beside --config: {file_name} has an application group for each "
+            f"--application-group with --config: {file_name} has an application group for each "
             "alias; set WSGIApplicationGroup there",
             exit_code=2,
         )

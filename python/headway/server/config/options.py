@@ -232,8 +232,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "multiprocess",
             "multiprocess",
             Switch(True),
-            "set wsgi.multiprocess to true with one process too, because other servers run "
-            "beside it",
+            "set wsgi.multiprocess to true with one process too, because other servers run as well",
         ),
         Option(
             "threads",
@@ -567,7 +566,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "dashboard",
             "dashboard",
             Switch(True),
-            "start a recorder beside the server, with a dashboard for a browser",
+            "start a recorder together with the server, and a dashboard for a browser",
             of_server=True,
         ),
         Option(
