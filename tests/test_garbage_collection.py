@@ -128,6 +128,7 @@ def test_a_forked_child_counts_its_own(tmp_path: Path) -> None:
     assert sum(row["collections"] for row in report["threads"]) == 0
 
 
+@pytest.mark.slow("runs CPython's tests")
 def test_cpythons_own_tests_of_the_collector_pass(tmp_path: Path) -> None:
     tests = ("-m", "test", "-q", "test_gc")
     if python("-c", "import test.test_gc").returncode:

@@ -392,6 +392,7 @@ def test_what_is_not_restricted(tmp_path: Path) -> None:
 
 
 @needs_own_gils
+@pytest.mark.slow("load for some seconds")
 def test_interpreters_come_and_go_under_load(tmp_path: Path) -> None:
     """Every answer is whole, and no interpreter is left: each ran its atexit handlers."""
     group = {"name": "shop", "interpreters": 2, "own_gil": True, "maximum_requests": 10}
