@@ -89,9 +89,14 @@ gc.collect()
     "before",
     [
         "gc.callbacks.clear()",
-        "gc.callbacks[:] = [lambda *_: None]",
-        "del gc.callbacks",
-        "gc.callbacks = None",
+        *(
+            pytest.param(each, marks=pytest.mark.slow("another program for the same"))
+            for each in (
+                "gc.callbacks[:] = [lambda *_: None]",
+                "del gc.callbacks",
+                "gc.callbacks = None",
+            )
+        ),
         "for each in gc.callbacks: each(); each(1); each(1, 2); each('start', 2); each('stop', {})",
         "for each in gc.callbacks: each('\\ud800', {}); each('stop', None); each(*range(9))",
     ],

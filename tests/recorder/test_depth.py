@@ -82,8 +82,8 @@ if sys.version_info >= (3, 12) and not FREE_THREADING:
 
 # Of those, the ones where requests run in the main interpreter.
 MAIN = ("main", "preloaded")
-# In the main interpreter and in one with a GIL of its own; the others are ways between the two.
-FIRST = ("main", "own_gil")
+# In the main interpreter and in another; the other modes are ways between the two.
+FIRST = ("main", "own_gil" if "own_gil" in MODES else "shared_gil")
 
 
 def of(modes: Iterable[str]) -> list[object]:
