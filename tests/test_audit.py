@@ -211,6 +211,7 @@ def test_a_module_that_hangs(tmp_path: Path, extensions: Path) -> None:
 
 @needs_compiler
 @pytest.mark.skipif(not OWN_GIL, reason="own-GIL interpreters need CPython 3.12")
+@pytest.mark.slow("starts a dozen interpreters")
 def test_a_module_that_fails_because_of_another(tmp_path: Path, extensions: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -242,6 +243,7 @@ def test_an_application_that_does_without(tmp_path: Path, extensions: Path) -> N
 
 
 @needs_compiler
+@pytest.mark.slow("starts a dozen interpreters")
 def test_a_module_that_only_its_application_can_import(tmp_path: Path, extensions: Path) -> None:
     """A failure in a main interpreter too says nothing about sub-interpreters."""
     write(tmp_path, "import builtins\nbuiltins.the_application = True\nimport dependent\n")
@@ -253,6 +255,7 @@ def test_a_module_that_only_its_application_can_import(tmp_path: Path, extension
 
 
 @needs_compiler
+@pytest.mark.slow("starts a dozen interpreters")
 def test_require(tmp_path: Path, extensions: Path) -> None:
     write(tmp_path, "import once_only\n")
     result, _ = audit(tmp_path, "--python-path", extensions, "--require", "shared-gil")
@@ -294,6 +297,7 @@ def test_an_application_with_an_extension_module_from_pypi(tmp_path: Path, flask
     assert {row["distribution"] for row in of_the_library} <= {None}
 
 
+@pytest.mark.slow("starts a dozen interpreters")
 def test_what_the_application_prints_does_not_break_the_table(tmp_path: Path) -> None:
     write(tmp_path, "import os, sys, math\nprint('printed')\nos.write(1, b'written\\n')\n")
     result, found = audit(tmp_path)
@@ -414,6 +418,7 @@ def _is_gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow("starts a dozen interpreters")
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
     at_once = (
         "import sys; from headway.commands import audit; audit.PROGRESS_AFTER_S = 0.0;"

@@ -89,9 +89,14 @@ gc.collect()
     "before",
     [
         "gc.callbacks.clear()",
-        "gc.callbacks[:] = [lambda *_: None]",
-        "del gc.callbacks",
-        "gc.callbacks = None",
+        *(
+            pytest.param(each, marks=pytest.mark.slow("another program for the same"))
+            for each in (
+                "gc.callbacks[:] = [lambda *_: None]",
+                "del gc.callbacks",
+                "gc.callbacks = None",
+            )
+        ),
         "for each in gc.callbacks: each(); each(1); each(1, 2); each('start', 2); each('stop', {})",
         "for each in gc.callbacks: each('\\ud800', {}); each('stop', None); each(*range(9))",
     ],
@@ -128,6 +133,7 @@ def test_a_forked_child_counts_its_own(tmp_path: Path) -> None:
     assert sum(row["collections"] for row in report["threads"]) == 0
 
 
+@pytest.mark.slow("runs CPython's tests")
 def test_cpythons_own_tests_of_the_collector_pass(tmp_path: Path) -> None:
     tests = ("-m", "test", "-q", "test_gc")
     if python("-c", "import test.test_gc").returncode:

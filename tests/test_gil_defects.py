@@ -92,6 +92,7 @@ def test_a_program_that_deletes_what_the_meter_asks_is_left_alone() -> None:
     assert len(run_metered(code)) == 1
 
 
+@pytest.mark.slow("starts thousands of threads")
 def test_a_snapshot_leaves_out_threads_that_come_while_it_is_taken() -> None:
     code = """
         gil.install()

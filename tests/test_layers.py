@@ -21,6 +21,8 @@ rust_modules = pytest.importorskip(
     exc_type=ImportError,
 )
 
+pytestmark = pytest.mark.slow("make lint runs it")
+
 ROOT = Path(__file__).resolve().parent.parent
 CRATES = sorted([*(ROOT / "crates").iterdir(), *(ROOT / "lab" / "crates").iterdir()])
 

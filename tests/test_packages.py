@@ -104,6 +104,7 @@ def test_the_build_backend_builds_the_dashboard(checkout: Path) -> None:
     assert {f"{STATIC}/index.html", "scripts/build_backend.py"} <= set(members(checkout))
 
 
+@pytest.mark.slow("builds a source distribution")
 def test_the_build_backend_does_without_the_dashboard(checkout: Path, tmp_path: Path) -> None:
     made = run_hook(checkout, "build_sdist", PATH=without_node(tmp_path / "bin"))
     assert made.returncode == 0, made.stdout + made.stderr

@@ -56,6 +56,7 @@ def test_an_option_chooses_the_policy(tmp_path: Path) -> None:
     assert policies_in(tmp_path) == {"priority"}
 
 
+@pytest.mark.slow("another run of pytest")
 def test_the_options_of_a_project_choose_both(tmp_path: Path) -> None:
     result = run(tmp_path, ini="addopts = -p headway --headway-policy priority")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -63,6 +64,7 @@ def test_the_options_of_a_project_choose_both(tmp_path: Path) -> None:
     assert policies_in(tmp_path) == {"priority"}
 
 
+@pytest.mark.slow("another run of pytest")
 def test_the_policy_of_the_variable_stays(tmp_path: Path) -> None:
     """Also no warning: pytest cannot rewrite what was imported before it."""
     result = run(tmp_path, "-p", "headway", HEADWAY="deadline")

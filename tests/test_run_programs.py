@@ -25,7 +25,9 @@ def under_python(name: str) -> Result:
     return python(PROGRAMS / name)
 
 
-@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize(
+    "follow", [pytest.param(False, marks=pytest.mark.slow("is part of --follow")), True]
+)
 @pytest.mark.parametrize("name", ALL)
 def test_a_program_is_not_disturbed_and_its_books_balance(
     tmp_path: Path, name: str, follow: bool

@@ -14,6 +14,8 @@ tree_sitter = pytest.importorskip(
 )
 tree_sitter_rust = pytest.importorskip("tree_sitter_rust")
 
+pytestmark = pytest.mark.slow("make lint runs it")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

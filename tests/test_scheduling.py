@@ -31,6 +31,7 @@ pytestmark = [
 PROGRAM = PROGRAMS / "pathological.py"
 POLICIES = tuple(gil.policies())
 SCHEDULING = tuple(policy for policy in POLICIES if policy != "interval")
+DEFAULT = "priority"
 MASQUERADES = ("hashlib", "zlib", "write", "sleep0")
 # Those in which I/O-bound threads want the GIL of one that computes.
 CONVOYS = ("echo", "pinned", "many_io", "ping_pong", "turns_cpu_bound", "spinners")
@@ -46,7 +47,13 @@ takes_seconds = pytest.mark.slow("takes many switch intervals")
 # adds a switch interval, 50 pieces.
 FEW_PIECES = 12
 
-each_policy = pytest.mark.parametrize("policy", SCHEDULING)
+each_policy = pytest.mark.parametrize(
+    "policy",
+    [
+        policy if policy == DEFAULT else pytest.param(policy, marks=takes_seconds)
+        for policy in SCHEDULING
+    ],
+)
 
 
 class Observed(NamedTuple):
@@ -89,7 +96,7 @@ run_of = cache(observe)
     ("policy", "case"),
     [
         pytest.param(policy, case, marks=takes_seconds)
-        if policy == "interval" or case in LONG
+        if policy != DEFAULT or case in LONG
         else (policy, case)
         for policy in POLICIES
         for case in CASES

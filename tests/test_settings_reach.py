@@ -64,6 +64,8 @@ WAYS = {
     "HEADWAY with report=%p,follow": Way(variable=f"{WORDS},follow,report=%p.json"),
     "tune run": Way(("tune", "run", *TUNE)),
 }
+# The others differ in where the report goes, or run one of these.
+FIRST = ("run --follow", "HEADWAY", "HEADWAY with report,follow")
 SETTINGS: dict[str, Any] = {
     "policy": "deadline",
     "switch_interval_s": 0.0005,
@@ -117,7 +119,9 @@ def receive(recorder: socket.socket, reported: dict[int, dict[str, Any]]) -> Non
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param(way, marks=pytest.mark.slow("an experiment") if way == "tune run" else ())
+        pytest.param(
+            way, marks=() if way in FIRST else pytest.mark.slow("another way covers its places")
+        )
         for way in WAYS
     ],
 )
@@ -141,6 +145,7 @@ def test_children_do_not_follow_unless_they_are_to(way: str) -> None:
     assert all("process_group" not in each for each in found)
 
 
+@pytest.mark.slow("dozens of children")
 def test_more_children_than_a_ledger_has_room_for_have_the_setting() -> None:
     shows = (
         "import sys; from headway import gil; print(gil.is_installed(), sys.getswitchinterval())"

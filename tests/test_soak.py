@@ -39,20 +39,6 @@ def test_everything_at_once_while_policies_change(options: tuple[str, ...]) -> N
     assert all(counts[name] > 0 for name in (*workers, *others, *profiles)), result.stdout
 
 
-def test_a_profile_without_headway_is_refused_in_one_line() -> None:
-    result = python(SCRIPTS / "soak.py", "--profile", "--plain")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("soak: --profile and --plain exclude each other")
-    assert result.stderr.count("\n") == 1
-
-
-def test_a_bad_number_of_minutes_is_one_line() -> None:
-    result = python(SCRIPTS / "soak.py", "--minutes", "0")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("soak: argument --minutes: found '0'")
-    assert result.stderr.count("\n") == 1
-
-
 @pytest.fixture(scope="module")
 def sound() -> dict[str, Any]:
     report: dict[str, Any]

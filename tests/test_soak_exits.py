@@ -65,6 +65,7 @@ def soak_with(planted: str, folder: Path, *options: str) -> Result:
     )
 
 
+@pytest.mark.slow("runs programs under a soak")
 def test_an_end_that_only_headway_has_is_a_fault_with_its_command(tmp_path: Path) -> None:
     planted = "atexit.register(os._exit, 77)"
     result = soak_with(planted, tmp_path, "--exits", "2", "--reruns", "5")
@@ -74,6 +75,7 @@ def test_an_end_that_only_headway_has_is_a_fault_with_its_command(tmp_path: Path
 
 
 @pytest.mark.slow("a soak")
+@pytest.mark.slow("runs programs under a soak")
 def test_processes_that_only_headway_leaves_are_a_fault_and_ended(tmp_path: Path) -> None:
     planted = "os.fork() or (os.setsid(), time.sleep(1000))"
     result = soak_with(planted, tmp_path, "--exits", "1", "--limit", "5", "--reruns", "2")
@@ -149,6 +151,7 @@ def test_a_rate_that_no_single_program_shows_is_found() -> None:
     assert not list(rates(trials(1)))
 
 
+@pytest.mark.slow("draws 600 programs")
 def test_every_part_is_drawn_and_no_program_lacks_a_name() -> None:
     drawn = set()
     for seed in SEEDS:
@@ -167,30 +170,7 @@ def unknown(table: symtable.SymbolTable, known: set[str]) -> set[str]:
     return found.union(*(unknown(child, known) for child in table.get_children()))
 
 
-def test_a_program_is_printed() -> None:
-    result = python(SOAK, "--show", "4")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == source(4)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--with", "prioriy"), "argument --with: found 'prioriy'; allowed: interval, priority"),
-        (("--with", "interval+priority"), "found 'interval+priority', which has two policies"),
-        (("--exits", "0"), "argument --exits: found '0'; allowed: a number from 1 on"),
-        (("--part", "forks", "--without", "forks"), "--part and --without leave no program"),
-        (("--python", "/nowhere"), "/nowhere: No such file or directory"),
-    ],
-)
-def test_bad_usage_is_one_line(options: tuple[str, str], said: str) -> None:
-    result = python(SOAK, *options)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("soak_exits: ")
-    assert said in result.stderr
-    assert result.stderr.count("\n") == 1
-
-
+@pytest.mark.slow("runs programs under a soak")
 def test_results_are_a_file_from_which_a_later_run_goes_on(tmp_path: Path) -> None:
     results = tmp_path / "results"
     run = (SOAK, "--with", "interval", "--first-seed", "9", "--part", "returns")
@@ -206,6 +186,7 @@ def test_results_are_a_file_from_which_a_later_run_goes_on(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.slow("runs programs under a soak")
 def test_ctrl_c_ends_it_with_the_table_so_far() -> None:
     with subprocess.Popen(
         [sys.executable, str(SOAK), "--minutes", "5", "--with", "interval"],

@@ -22,9 +22,3 @@ def test_interpreters_are_made_and_ended_under_load() -> None:
     assert "requests were answered, none failed." in result.stdout, result.stderr
     # So few show nothing of what a process grows by.
     assert "a plain interpreter leaves" in result.stdout, result.stderr
-
-
-def test_bad_usage_is_one_line() -> None:
-    result = python(SOAK, "--interpreters", "1")
-    assert result.returncode == 2
-    assert result.stderr.startswith("soak_interpreters: argument --interpreters: found '1'; allow")

@@ -81,14 +81,6 @@ def test_ctrl_c_ends_the_server_too() -> None:
     assert not Path(f"/proc/{server}").exists()
 
 
-@pytest.mark.parametrize("option", ["--minutes", "--rate"])
-def test_a_bad_number_is_one_line(option: str) -> None:
-    result = python(SOAK, option, "0")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"soak: argument {option}: found '0'")
-    assert result.stderr.count("\n") == 1
-
-
 @contextmanager
 def answering(answer: bytes) -> Iterator[Address]:
     """A server of one connection, with one answer."""

@@ -24,11 +24,3 @@ def test_experiments_one_after_another_cost_no_request() -> None:
     assert sent == answered > 0
     assert failed == 0
     assert re.search(r"^  experiments: [a-z ]+ [1-9]", result.stdout, re.M), result.stdout
-
-
-@pytest.mark.parametrize("option", ["--minutes", "--rate"])
-def test_a_bad_number_is_one_line(option: str) -> None:
-    result = python(SOAK, option, "0")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"soak: argument {option}: found '0'")
-    assert result.stderr.count("\n") == 1

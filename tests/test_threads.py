@@ -52,7 +52,10 @@ def ends_at_its_signal(command: list[str], env: dict[str, str], cwd: Path) -> tu
 
 # Each starts other threads: the reporter, the reader of stacks, both, none. `telemetry` is a socket
 # without a recorder: the reporter runs nevertheless.
-WAYS = ("telemetry", "profile", "both", "priority")
+WAYS = (
+    *(pytest.param(way, marks=pytest.mark.slow("both has it")) for way in ("telemetry", "profile")),
+    *("both", "priority"),
+)
 
 
 def command_and_variables(

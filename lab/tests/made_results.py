@@ -9,7 +9,8 @@ from made_rows import results, row
 
 from headway.output.claim import Statement
 from headway.output.results import Parameters, Result, Results
-from headway.output.table import Chart, Series, Table, listing, pivot, series_by
+from headway.output.table import Chart, Series, Table, listing
+from headway_lab.arrangement import pivot, series_by
 from headway_lab.experiment import Choice, Experiment, Measured, Row
 
 METADATA = {

@@ -18,9 +18,10 @@ from headway.errors import CommandError
 from headway.output.claim import Statement
 from headway.output.metadata import STOCK
 from headway.output.results import Parameters, Result, Results
-from headway.output.table import Chart, Series, Table, pivot
+from headway.output.table import Chart, Series, Table
 from headway.programs import interpreters
 from headway_lab import replay, results_file
+from headway_lab.arrangement import pivot
 from headway_lab.experiment import Choice, Experiment, Measured, Row
 from headway_lab.histogram import histogram_of
 from headway_lab.measured import EXPERIMENTS

@@ -4,11 +4,9 @@ Imports only what a worker has imported by then: a process that has become anoth
 able to read the standard library, where Python lies in somebody's home.
 """
 
-import contextlib
 import os
 import resource
 import signal
-import socket
 import sys
 import threading
 import time
@@ -21,18 +19,8 @@ if "IMPORTED" in os.environ:
 if os.path.exists(os.environ.get("FAIL_WHILE_EXISTS", "")):
     raise RuntimeError("told not to start")
 
-if os.path.exists(os.environ.get("EXIT_WHILE_EXISTS", "")):
-    os._exit(9)
-
 if os.path.exists(os.environ.get("SLEEP_WHILE_EXISTS", "")):
     time.sleep(600)
-
-# Each file in this folder has one process killed, as the kernel does for want of memory.
-KILLS = os.environ.get("KILL_PER_FILE_IN", "")
-for name in os.listdir(KILLS) if KILLS else ():
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(KILLS, name))
-        os.kill(os.getpid(), signal.SIGKILL)
 
 PRELOADED = os.getpid()
 
@@ -84,19 +72,6 @@ def leaves_a_child(environ):
         time.sleep(600)
         os._exit(0)
     return child
-
-
-def babbles(environ):
-    """Says to its supervisor what no worker says, on every socket that might be the right one."""
-    said = [b"", b"{", b"[" * 9000, b"7", b'{"event": 7}', b'{"event": "started"}']
-    said += [b'{"event": "failed", "exit_code": "x"}', b'{"event": "limit"}']
-    for fd in range(3, 30):
-        with contextlib.suppress(OSError, ValueError):
-            end = socket.socket(fileno=os.dup(fd))
-            if end.type == socket.SOCK_SEQPACKET:
-                for each in said * 100:
-                    end.send(each, socket.MSG_DONTWAIT)
-    return os.getpid()
 
 
 def multiprocess(environ):

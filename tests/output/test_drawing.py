@@ -1,13 +1,11 @@
-"""Tables, statements and reasons as a terminal shows them."""
+"""Tables as a terminal shows them."""
 
 from __future__ import annotations
 
 import pytest
 from made_rows import results, row
 
-from headway.output import drawing
-from headway.output.claim import Statement
-from headway.output.drawing import draw, draw_reasons, draw_statement, legend, mark_reasons, number
+from headway.output.drawing import draw, legend, mark_reasons, number
 from headway.output.table import Cell, Table
 from headway.report.terminal import Style
 
@@ -124,34 +122,6 @@ def test_a_text_has_the_whole_column_and_a_reason_its_mark() -> None:
     assert lines[3] == ["two", "[1]"]
     assert lines[4] == ["four", "[1]", "(3.00)"]
     assert lines[5] == ["eight", "loses", "updates"]
-    assert draw_reasons(made, marks) == [
-        f"[1] not measured: {reason}",
-        "    threads 2",
-        "    threads 4",
-    ]
-
-
-def test_of_many_rows_with_one_reason_some_are_named() -> None:
-    made = results(*(row([], None, "not here", threads=count) for count in range(1, 9)))
-    lines = draw_reasons(made, mark_reasons(made))
-    assert len(lines) == 1 + drawing.MOST_NAMED + 1
-    assert lines[-1].strip() == "and 5 more"
-
-
-def test_what_rows_with_values_have_lost_is_told() -> None:
-    once = row([1.0, 1.1], threads=2)
-    once.failures = ["it ended\x1b[2J"]
-    made = results(row([1.0, 1.1, 1.2], threads=1), once)
-    assert draw_reasons(made, mark_reasons(made)) == [
-        "1 measurement of threads 2 failed: it ended\\x1b[2J"
-    ]
-
-
-def test_reasons_move_no_cursor() -> None:
-    made = results(row([], None, "\x1b[2J" + "x" * 10_000, threads=1))
-    first, _ = draw_reasons(made, mark_reasons(made))
-    assert first.startswith("[1] not measured: \\x1b[2Jxxx")
-    assert len(first) < 500
 
 
 def test_each_reason_has_a_mark_of_its_own() -> None:
@@ -180,29 +150,6 @@ def test_the_legend_has_the_signs_that_are_there() -> None:
 def test_the_legend_does_not_claim_more_than_few_values_tell(fewest: int, said: str) -> None:
     made = table([Cell(text="x"), Cell(1.0, 0.95, 1.0)])
     assert legend([made], [draw(made)], WIDE, fewest=fewest)[-1].endswith(said)
-
-
-def test_a_statement_has_its_verdict_its_number_and_what_is_allowed() -> None:
-    assert draw_statement(Statement("two as long as one: ratio", 1.02, 0.9, 1.15), WIDE) == [
-        "agrees   two as long as one: ratio: 1.02, from 0.9 to 1.15"
-    ]
-
-
-def test_a_statement_that_differs_says_why_and_is_wrapped() -> None:
-    words = "eight threads take many times as long as one at a thousandth of a millisecond"
-    statement = Statement(words, 3.2, 8.0, why="this kernel switches faster")
-    lines = draw_statement(statement, NARROW)
-    assert lines[0].startswith("differs  eight threads")
-    assert all(line.startswith(" " * 9) for line in lines[1:])
-    assert max(map(len, lines)) <= NARROW.width
-    assert " ".join(" ".join(lines).split()) == (
-        f"differs {words}: 3.20, at least 8 (this kernel switches faster)"
-    )
-
-
-def test_the_reason_for_a_difference_is_not_given_where_there_is_none() -> None:
-    (line,) = draw_statement(Statement("a ratio", 9.0, 8.0, why="something else"), WIDE)
-    assert line == "agrees   a ratio: 9.00, at least 8"
 
 
 def test_names_move_no_cursor() -> None:

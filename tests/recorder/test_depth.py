@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,9 +82,16 @@ if sys.version_info >= (3, 12) and not FREE_THREADING:
 
 # Of those, the ones where requests run in the main interpreter.
 MAIN = ("main", "preloaded")
+# In the main interpreter and in another; the other modes are ways between the two.
+FIRST = ("main", "own_gil" if "own_gil" in MODES else "shared_gil")
 
 
-@pytest.mark.parametrize("mode", MODES)
+def of(modes: Iterable[str]) -> list[object]:
+    later = pytest.mark.slow("a server for each mode")
+    return [pytest.param(mode, marks=() if mode in FIRST else later) for mode in modes]
+
+
+@pytest.mark.parametrize("mode", of(MODES))
 @pytest.mark.parametrize("page", ["wait", "compute"])
 def test_a_slow_request_is_told_of_while_it_runs_and_when_it_is_over(
     ear: Ear, mode: str, page: str, tmp_path: Path
@@ -167,7 +174,7 @@ def test_what_is_told_of_a_request_is_what_its_client_and_trusted_proxies_said(e
 
 
 @has_gil
-@pytest.mark.parametrize("mode", [each for each in MODES if each != "own_gil"])
+@pytest.mark.parametrize("mode", of(each for each in MODES if each != "own_gil"))
 def test_a_call_that_keeps_the_gil_is_told_of_with_its_stack(ear: Ear, mode: str) -> None:
     with serve(ear, *MODES[mode]) as server:
         for _ in range(20):
@@ -194,6 +201,7 @@ def test_a_call_that_keeps_the_gil_is_told_of_with_its_stack(ear: Ear, mode: str
 
 
 @has_gil
+@pytest.mark.slow("computes for some seconds")
 def test_python_that_computes_is_no_long_hold(ear: Ear) -> None:
     """It drops the GIL when it is asked to. A machine that is busy may keep it from doing so for a
     moment; a thread that never does is another matter."""
@@ -205,7 +213,7 @@ def test_python_that_computes_is_no_long_hold(ear: Ear) -> None:
     assert all(row["hold_duration"] < 1.0 for row in ear.rows("holds"))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", of(MODES))
 def test_passes_of_the_garbage_collector_are_counted_and_timed(ear: Ear, mode: str) -> None:
     with serve(ear, *MODES[mode]) as server:
         assert server.get("/collect").status == 200

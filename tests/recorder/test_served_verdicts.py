@@ -113,6 +113,7 @@ def test_a_server_without_requests_is_idle(tmp_path: Path) -> None:
         wait_for(judge, "idle", *GIL_VERDICTS)
 
 
+@pytest.mark.slow("a server under load for some seconds")
 def test_requests_that_wait_are_io_bound_and_never_anything_about_the_gil(tmp_path: Path) -> None:
     with situation(tmp_path, {"/wait?0.05": 3}, "--threads", "5") as judge:
         found = wait_for(judge, "io-bound", *GIL_VERDICTS)
@@ -120,6 +121,7 @@ def test_requests_that_wait_are_io_bound_and_never_anything_about_the_gil(tmp_pa
     assert found["sample"]["requests"] >= 30
 
 
+@pytest.mark.slow("a server under load for some seconds")
 def test_more_requests_than_threads_saturate_a_server(tmp_path: Path) -> None:
     with situation(tmp_path, {"/wait?0.05": 8}, "--threads", "2") as judge:
         found = wait_for(judge, "saturated", *GIL_VERDICTS)
@@ -158,6 +160,7 @@ def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_h
 
 
 @with_gil
+@pytest.mark.slow("a server under load for some seconds")
 def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
     tmp_path: Path,
 ) -> None:

@@ -542,6 +542,7 @@ ROWS = (
         ),
         files=STORE,
         package="textual",
+        slow="draws screens beside a recorder",
     ),
     Row(
         "top unix:PATH",

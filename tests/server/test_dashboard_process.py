@@ -204,7 +204,10 @@ def assert_store_has(tmp_path: Path, requests: int) -> None:
         assert told <= {each["event"] for each in events}
 
 
-@pytest.mark.parametrize("end", [signal_server, press_ctrl_c])
+@pytest.mark.parametrize(
+    "end",
+    [signal_server, pytest.param(press_ctrl_c, marks=pytest.mark.slow("ends as by the signal"))],
+)
 def test_it_writes_everything_and_ends_by_itself(
     tmp_path: Path, end: Callable[[Served], None]
 ) -> None:
@@ -294,6 +297,7 @@ def test_it_ends_by_itself_before_it_listens(tmp_path: Path, number: signal.Sign
     assert "the dashboard" not in stderr
 
 
+@pytest.mark.slow("a recorder that hangs")
 def test_a_second_signal_does_not_wait_for_one_that_hangs(tmp_path: Path) -> None:
     with start(tmp_path) as server:
         site_of(server)
@@ -351,7 +355,10 @@ def test_its_folder_is_gone_where_the_server_was_killed_before_it_ran(tmp_path: 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-@pytest.mark.parametrize("preload", [(), ("--preload",)])
+@pytest.mark.parametrize(
+    "preload",
+    [(), pytest.param(("--preload",), marks=pytest.mark.slow("starts a dozen programs"))],
+)
 def test_only_the_servers_processes_can_report_to_it(
     tmp_path: Path, preload: tuple[str, ...]
 ) -> None:

@@ -185,26 +185,6 @@ def test_without_a_graceful_timeout_requests_have_the_shutdown_timeout(tmp_path:
     assert len(re.findall(said, server.stderr)) == 2
 
 
-@pytest.mark.slow("waits for all of a process's time to end")
-def test_a_worker_that_cannot_end_is_killed(tmp_path: Path) -> None:
-    server = Supervised(tmp_path, {"graceful_timeout_s": 0.2, "shutdown_timeout_s": 0.2})
-    (worker,) = server.workers()
-    os.kill(worker, signal.SIGSTOP)
-    assert server.stop(kills=True) == 1
-    assert f"(pid {worker}) does not end, and is killed" in server.stderr
-    assert not is_alive(worker)
-
-
-def test_a_crash_of_a_process_that_retires_is_said(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server, Held(server, tmp_path) as held:
-        (first,) = server.workers()
-        server.reload(2)
-        os.kill(first, signal.SIGSEGV)
-        server.wait_for(rf"\(pid {first}\) was ended by SIGSEGV.* while it retired\n")
-        assert held.connection.recv(1) == b""
-        assert server.stop() == 0, "long over when the server ends"
-
-
 def test_ctrl_c_in_a_terminal_reaches_everyone_and_ends_cleanly(tmp_path: Path) -> None:
     server = Supervised(tmp_path, TWO)
     with Held(server, tmp_path) as held:

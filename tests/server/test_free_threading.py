@@ -118,8 +118,7 @@ def test_where_there_is_always_a_gil_the_directive_has_no_effect(
     (group,) = resolution.settings.groups
     assert (group.free_threading, group.switch_interval_s) == (False, 0.002)
     assert warnings(tmp_path, resolution) == [
-        f"FILE:{line}: WSGIFreeThreading is left out: {sys.executable} cannot run without a GIL "
-        "(WSGI0200)"
+        f"FILE:{line}: WSGIFreeThreading is left out: {sys.executable} cannot run without a GIL"
     ]
 
 
@@ -130,7 +129,7 @@ def test_it_is_not_for_one_application_group(tmp_path: Path, value: str) -> None
     assert not resolution.settings.groups[0].free_threading
     assert warnings(tmp_path, resolution) == [
         "FILE:2: WSGIFreeThreading is left out: free-threading is for whole processes: drop "
-        "application-group= (WSGI0201)"
+        "application-group="
     ]
 
 
@@ -212,30 +211,28 @@ def test_the_more_specific_section_wins_then_the_later(
 
 @free_threaded
 @pytest.mark.parametrize(
-    ("text", "what", "number"),
+    ("text", "what"),
     [
-        (f"WSGISwitchInterval 0.002\n{EMBEDDED}", "WSGISwitchInterval", "WSGI0203"),
+        (f"WSGISwitchInterval 0.002\n{EMBEDDED}", "WSGISwitchInterval"),
         (
             f"{SHOP} switch-interval=0.001\n",
             "switch-interval of process group shop",
-            "WSGI0204",
         ),
         (
             container("process-group=%{GLOBAL}", "WSGISwitchInterval 0.3") + EMBEDDED,
             "WSGISwitchInterval",
-            "WSGI0205",
         ),
     ],
 )
 def test_a_switch_interval_is_left_out_where_there_is_no_gil(
-    tmp_path: Path, text: str, what: str, number: str
+    tmp_path: Path, text: str, what: str
 ) -> None:
     assert read(tmp_path, text).settings.groups[0].switch_interval_s is not None
     resolution = read(tmp_path, f"{text}WSGIFreeThreading On\n")
     assert resolution.settings.groups[0].switch_interval_s is None
     (said,) = warnings(tmp_path, resolution)
     assert said.endswith(
-        f": {what} is left out: free-threading is active, and there is no GIL to yield ({number})"
+        f": {what} is left out: free-threading is active, and there is no GIL to yield"
     )
 
 

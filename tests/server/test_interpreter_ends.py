@@ -81,6 +81,7 @@ def test_a_thread_that_an_atexit_handler_ends_is_waited_for(tmp_path: Path) -> N
     assert "did not end" not in server.stderr
 
 
+@pytest.mark.slow("threads that come and go for a while")
 def test_threads_that_come_and_go_while_their_interpreter_ends_are_counted(tmp_path: Path) -> None:
     """Without a GIL they free their thread states while these are counted. The debug allocator
     overwrites what is freed."""
@@ -177,6 +178,7 @@ def test_a_directory_on_the_path_need_not_be_text(tmp_path: Path) -> None:
     reason="up to 3.12 nobody can ask a thread of another interpreter to drop a shared GIL",
 )
 @own_or_shared
+@pytest.mark.slow("waits for a request that is interrupted")
 def test_a_request_is_interrupted_in_an_interpreter_that_is_replaced(
     tmp_path: Path, own_gil: bool
 ) -> None:

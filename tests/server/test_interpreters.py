@@ -27,7 +27,11 @@ OWN_GIL = pytest.param(
     id="own GIL",
     marks=pytest.mark.skipif(not HAS_OWN_GILS, reason="own GILs came with CPython 3.12"),
 )
-SHARED_GIL = pytest.param(False, id="shared GIL")
+SHARED_GIL = pytest.param(
+    False,
+    id="shared GIL",
+    marks=pytest.mark.slow("with own GILs it is the same") if HAS_OWN_GILS else (),
+)
 own_or_shared = pytest.mark.parametrize("own_gil", [SHARED_GIL, OWN_GIL])
 can_ask_others = pytest.mark.skipif(
     sys.version_info < (3, 13),
@@ -392,6 +396,7 @@ def test_what_is_not_restricted(tmp_path: Path) -> None:
 
 
 @needs_own_gils
+@pytest.mark.slow("load for some seconds")
 def test_interpreters_come_and_go_under_load(tmp_path: Path) -> None:
     """Every answer is whole, and no interpreter is left: each ran its atexit handlers."""
     group = {"name": "shop", "interpreters": 2, "own_gil": True, "maximum_requests": 10}

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from served import APPS, STAMP, TIMEOUT_S
+from served import APPS, TIMEOUT_S
 from supervised import HERE, Held, Load, Supervised, is_alive, open_fds
 
 TWO = {"processes": 2}
@@ -168,60 +168,6 @@ def test_an_application_that_ends_its_process(tmp_path: Path, target: str, how: 
         assert server.get("/pid").status == 200
 
 
-def test_a_crash_loop_backs_off_and_recovers(tmp_path: Path) -> None:
-    flag = tmp_path / "exit"
-    with Supervised(tmp_path, environment={"EXIT_WHILE_EXISTS": str(flag)}) as server:
-        flag.touch()
-        os.kill(server.workers()[0], signal.SIGKILL)
-        server.wait_for(
-            r"ended with exit status 9 before it could serve; "
-            r"2 times in a row, so another starts in 0\.1 s"
-        )
-        flag.unlink()
-        assert server.get("/pid").status == 200
-
-
-def test_an_application_that_exits_at_import_ends_the_server(tmp_path: Path) -> None:
-    flag = tmp_path / "exit"
-    flag.touch()
-    status, said = fails_to_start(tmp_path, TWO, EXIT_WHILE_EXISTS=str(flag))
-    assert status == 1
-    assert re.fullmatch(
-        r"headway serve: process \d of group main \(pid \d+\) ended with exit status 9 "
-        r"before it could serve\n",
-        said,
-    ), said
-
-
-def kills(directory: Path, count: int) -> str:
-    """For KILL_PER_FILE_IN: so many processes are killed at import."""
-    folder = directory / "kills"
-    folder.mkdir()
-    for number in range(count):
-        (folder / str(number)).touch()
-    return str(folder)
-
-
-BEFORE_ANY_SERVED = "; no request is answered before all processes have started"
-
-
-@pytest.mark.parametrize("preload", [False, True])
-def test_a_kill_during_the_first_start_is_retried(tmp_path: Path, preload: bool) -> None:
-    environment = {"KILL_PER_FILE_IN": kills(tmp_path, 1)}
-    group = {"processes": 3, "preload": preload}
-    with Supervised(tmp_path, group, environment=environment) as server:
-        assert server.get("/pid").status == 200
-        assert len(server.workers()) == 3 + preload
-    who = r"template" if preload else r"process \d"
-    what = "fork" if preload else "serve"
-    assert re.match(
-        rf"{STAMP}headway serve: {who} of group main \(pid \d+\) was ended by SIGKILL before "
-        rf"it could {what}; starting another{BEFORE_ANY_SERVED}\n"
-        rf"{STAMP}headway serve: listening on ",
-        server.stderr,
-    ), server.stderr
-
-
 def test_one_bad_group_ends_everything_before_it_begins(tmp_path: Path) -> None:
     groups = (
         {"name": "good", "binds": [f"unix:{tmp_path}/good"]},
@@ -234,15 +180,6 @@ def test_one_bad_group_ends_everything_before_it_begins(tmp_path: Path) -> None:
         "in the current directory, in --app-dir, or installed\n"
     )
     assert not (tmp_path / "good").exists()
-
-
-def test_a_startup_that_takes_too_long_ends_the_server(tmp_path: Path) -> None:
-    flag = tmp_path / "sleep"
-    flag.touch()
-    group = {"startup_timeout_s": 0.1}
-    status, said = fails_to_start(tmp_path, group, SLEEP_WHILE_EXISTS=str(flag))
-    assert status == 1
-    assert "did not import its application in 0.1 s (startup-timeout)\n" in said
 
 
 def test_signals_while_the_application_is_imported(tmp_path: Path) -> None:
@@ -290,16 +227,6 @@ def test_many_generations_leave_no_descriptor_open(tmp_path: Path) -> None:
         )
 
 
-def test_a_process_is_replaced_after_an_interval(tmp_path: Path) -> None:
-    group = {"processes": 2, "restart_interval_s": 0.5}
-    with Supervised(tmp_path, group) as server, Load(server) as load:
-        first = set(server.workers())
-        server.wait_until(lambda: len(set(server.workers()) - first) >= 2)
-        load.wait_for_answers(50)
-    assert not load.failed()
-    assert "is replaced (restart_interval)" in server.stderr
-
-
 def test_a_limit_may_be_months_away(tmp_path: Path) -> None:
     days = 60 * 86_400.0
     group = {"restart_interval_s": days, "graceful_timeout_s": days}
@@ -308,6 +235,7 @@ def test_a_limit_may_be_months_away(tmp_path: Path) -> None:
         assert held.release().status == 200, "by a worker that has 60 days to end"
 
 
+@pytest.mark.slow("uses a second of CPU time")
 def test_cpu_time_has_a_limit(tmp_path: Path) -> None:
     mounts = [
         {"path": "", "application": "processes:application"},
@@ -345,13 +273,6 @@ def test_an_application_may_close_stderr(tmp_path: Path, deed: str) -> None:
         (pid,) = server.pids()
         assert server.get("/raises_key_error").status == 500
         assert server.pids() == {pid}
-
-
-def test_nothing_that_a_worker_says_ends_the_supervisor(tmp_path: Path) -> None:
-    with Supervised(tmp_path) as server:
-        server.get("/babbles")
-        server.reload(2)
-        assert server.get("/pid").status == 200
 
 
 def test_groups_have_addresses_and_applications_of_their_own(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def assert_nothing_hostile(text: str) -> None:
     assert "[bold]evil[/bold]" in text
 
 
+@pytest.mark.slow("draws screens beside a recorder")
 def test_the_overview_tells_totals_verdict_and_groups(recorded: Recorded) -> None:
     async def use(app: Top, pilot) -> None:
         await until(pilot, lambda: app.query_one("#table-overview-groups", Rows).row_count >= 2)
@@ -148,6 +149,7 @@ def test_every_page_shows_its_rows_and_their_details(recorded: Recorded) -> None
     watch(recorded, use)
 
 
+@pytest.mark.slow("draws screens beside a recorder")
 def test_processes_and_their_figures(recorded: Recorded) -> None:
     async def use(app: Top, pilot) -> None:
         rows = app.query_one("#table-processes", Rows)
@@ -210,6 +212,7 @@ def test_while_paused_nothing_is_asked(recorded: Recorded) -> None:
     watch(recorded, use, interval_s=0.05)
 
 
+@pytest.mark.slow("draws screens beside a recorder")
 def test_the_keys_are_listed(recorded: Recorded) -> None:
     async def use(app: Top, pilot) -> None:
         await pilot.press("question_mark")
@@ -221,6 +224,7 @@ def test_the_keys_are_listed(recorded: Recorded) -> None:
     watch(recorded, use)
 
 
+@pytest.mark.slow("draws screens beside a recorder")
 def test_a_recorder_that_goes_away_is_said_and_the_figures_stay(tmp_path: Path) -> None:
     recorder = Recorded(tmp_path)
     send_hostile(recorder.socket)

@@ -60,6 +60,7 @@ def test_a_hold_of_microseconds_can_be_seen_and_it_is_said_that_it_is_wider() ->
     assert "What lasts less than 55.6 µs is drawn that wide." in drawn
 
 
+@pytest.mark.slow("draws twenty thousand handoffs")
 def test_what_is_too_narrow_is_merged_and_that_is_said() -> None:
     small, large = svg.draw(quick(500), whole=True), svg.draw(quick(20_000), whole=True)
     # 40 times the spans, about the same file.

@@ -10,6 +10,7 @@ from perfetto_page import needs_node, opened, rows
 from traces import CONTENDED, traced
 
 pytestmark = [
+    pytest.mark.slow("loads Perfetto's trace processor"),
     needs_node,
     pytest.mark.skipif(not GIL_ENABLED, reason="there is no GIL to trace"),
     # protobuf's, on newer interpreters.

@@ -36,6 +36,7 @@ def test_the_mean_is_in_all_intervals_of_an_experiment() -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1])
+@pytest.mark.slow("simulates thousands of experiments")
 def test_equal_candidates_have_a_winner_in_at_most_5_percent(margin: float) -> None:
     wins = 0
     for seed in range(EXPERIMENTS):

@@ -55,6 +55,7 @@ def test_a_page_without_a_block_is_one(tmp_path: Path) -> None:
     assert html.rstrip().endswith("</html>")
 
 
+@pytest.mark.slow("an experiment, and its page by matplotlib")
 def test_an_experiment_writes_its_page(tmp_path: Path) -> None:
     options = ("--for", "1", "--policy", "priority", "--switch-interval", "5ms")
     command = [sys.executable, "-m", "headway", "tune", "run", *options]

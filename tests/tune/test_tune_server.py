@@ -92,6 +92,7 @@ def test_a_client_that_stands_still_loses_its_trial(tmp_path: Path, address: str
         assert "is silent, and its trial is over" in server.stderr
 
 
+@pytest.mark.slow("runs experiments")
 def test_killing_the_command_takes_the_trial_back(tmp_path: Path, address: str) -> None:
     with serving(tmp_path) as server:
         command = [sys.executable, "-m", "headway", "tune", address, "--policy", "deadline"]
@@ -297,6 +298,7 @@ def test_an_application_is_tuned_with_a_load(tmp_path: Path) -> None:
     assert 25 < figures["requests_per_s"] < 75
 
 
+@pytest.mark.slow("runs experiments")
 def test_targets_that_are_errors_are_named(tmp_path: Path) -> None:
     (tmp_path / "one_page.py").write_text(
         "def application(environ, start_response):\n"

@@ -122,6 +122,7 @@ def test_interpreters_with_own_gils_are_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["starting a server with threads = 8", "round 1"])
+@pytest.mark.slow("runs servers until a round has begun")
 def test_ctrl_c_leaves_no_process(tmp_path: Path, moment: str) -> None:
     command = [*TUNE, *serve(tmp_path, WAITS, "--threads", "8")]
     with subprocess.Popen(

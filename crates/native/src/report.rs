@@ -5,32 +5,25 @@ use headway_measure::Histogram;
 use headway_measure::scale::upper_bound_ns;
 use headway_python::attached::Attached;
 use headway_python::convert::{dict, list, tuple};
+use headway_python::fields;
 use headway_python::object::{Object, PyResult};
 
 pub fn process_dict<'py>(py: Attached<'py>, snapshot: &Snapshot) -> PyResult<Object<'py>> {
     let parks = snapshot.parks.as_ref().map(|parks| parks_dict(py, parks)).transpose()?;
-    dict(
-        py,
-        &[
-            ("pid", &snapshot.pid),
-            ("parent_pid", &snapshot.parent_pid.map(|pid| pid as u64)),
-            ("forked_from", &snapshot.forked_from.map(|pid| pid as u64)),
-            ("command", &snapshot.command),
-            ("alive", &snapshot.alive),
-            ("python", &snapshot.python),
-            ("gil_enabled", &snapshot.gil_enabled),
-            ("policy", &snapshot.policy),
-            ("switch_interval_us", &snapshot.switch_interval_us),
-            ("wall_ns", &snapshot.wall_ns),
-            ("gils", &list(py, &snapshot.gils, |row| gil_dict(py, row))?),
-            ("threads", &list(py, &snapshot.threads, |row| thread_dict(py, row))?),
-            ("parks", &parks),
-            ("unmeasured_events", &snapshot.unmeasured_events),
-            ("unmeasured_gils", &snapshot.unmeasured_gils),
-            ("children", &list(py, &snapshot.children, |row| process_dict(py, row))?),
-            ("unlisted_children", &snapshot.unlisted_children),
-        ],
-    )
+    let items = fields!(
+        snapshot;
+        pid,
+        parent_pid = snapshot.parent_pid.map(|pid| pid as u64),
+        forked_from = snapshot.forked_from.map(|pid| pid as u64),
+        command, alive, python, gil_enabled, policy, switch_interval_us, wall_ns,
+        gils = list(py, &snapshot.gils, |row| gil_dict(py, row))?,
+        threads = list(py, &snapshot.threads, |row| thread_dict(py, row))?,
+        parks = parks,
+        unmeasured_events, unmeasured_gils,
+        children = list(py, &snapshot.children, |row| process_dict(py, row))?,
+        unlisted_children,
+    );
+    dict(py, items)
 }
 
 /// `events` are pairs of unsigned 64-bit words, little-endian: see `headway.trace.events`.
@@ -41,121 +34,75 @@ pub fn trace_dict<'py>(py: Attached<'py>, trace: &Trace) -> PyResult<Object<'py>
     let gil = |(serial, interpreter, name): &(u32, i64, String)| {
         tuple(py, &[serial, &u64::try_from(*interpreter).ok(), name])
     };
-    dict(
-        py,
-        &[
-            ("began_ns", &trace.began_ns),
-            ("ended_ns", &trace.ended_ns),
-            ("lost", &trace.lost),
-            ("events", &Object::from_bytes(py, &events)?),
-            ("threads", &list(py, &trace.threads, thread)?),
-            ("gils", &list(py, &trace.gils, gil)?),
-        ],
-    )
+    let items = fields!(
+        trace;
+        began_ns, ended_ns, lost,
+        events = Object::from_bytes(py, &events)?,
+        threads = list(py, &trace.threads, thread)?,
+        gils = list(py, &trace.gils, gil)?,
+    );
+    dict(py, items)
 }
 
 fn gil_dict<'py>(py: Attached<'py>, row: &GilRow) -> PyResult<Object<'py>> {
-    dict(
-        py,
-        &[
-            ("id", &row.id),
-            ("name", &row.name),
-            ("interpreter", &row.interpreter.map(|id| id as u64)),
-            ("alive", &row.alive),
-            ("folded", &row.folded),
-            ("held_at_open", &row.held_at_open),
-            ("held_now", &row.held_now),
-            ("wall_ns", &row.wall_ns),
-            ("held_ns", &row.held_ns),
-            ("handoff_ns", &row.handoff_ns),
-            ("idle_ns", &row.idle_ns),
-            ("takes", &row.takes),
-            ("contended_takes", &row.contended_takes),
-            ("voluntary_drops", &row.voluntary_drops),
-            ("forced_drops", &row.forced_drops),
-            ("drop_requests", &row.drop_requests),
-            ("preemptions", &row.preemptions),
-            ("longest_io_bound_wait_ns", &row.longest_io_bound_wait_ns),
-            ("longest_cpu_bound_wait_ns", &row.longest_cpu_bound_wait_ns),
-            ("anomalies", &row.anomalies),
-        ],
-    )
+    let items = fields!(
+        row;
+        id, name,
+        interpreter = row.interpreter.map(|id| id as u64),
+        alive, folded, held_at_open, held_now, wall_ns, held_ns, handoff_ns, idle_ns, takes,
+        contended_takes, voluntary_drops, forced_drops, drop_requests, preemptions,
+        longest_io_bound_wait_ns, longest_cpu_bound_wait_ns, anomalies,
+    );
+    dict(py, items)
 }
 
 fn thread_dict<'py>(py: Attached<'py>, row: &ThreadRow) -> PyResult<Object<'py>> {
-    dict(
-        py,
-        &[
-            ("gil", &row.gil),
-            ("native_id", &row.native_id.map(u64::from)),
-            ("name", &row.name),
-            ("alive", &row.alive),
-            ("folded", &row.folded),
-            ("held_ns", &row.held_ns),
-            ("takes", &row.takes),
-            ("contended_takes", &row.contended_takes),
-            ("voluntary_drops", &row.voluntary_drops),
-            ("forced_drops", &row.forced_drops),
-            ("preemptions", &row.preemptions),
-            ("forced_waits", &row.forced_waits),
-            ("forced_waited_ns", &row.forced_waited_ns),
-            ("longest_answer_ns", &row.longest_answer_ns),
-            ("cpu_in_longest_answer_ns", &row.cpu_in_longest_answer_ns),
-            ("longest_answer_cpu_ns", &row.longest_answer_cpu_ns),
-            ("answer_with_most_cpu_ns", &row.answer_with_most_cpu_ns),
-            ("waited_preventable_ns", &row.waited_preventable_ns),
-            ("waited_unanswered_ns", &row.waited_unanswered_ns),
-            ("waited_off_core_ns", &row.waited_off_core_ns),
-            ("waited_collection_ns", &row.waited_collection_ns),
-            ("collections", &row.collections),
-            ("collected_ns", &row.collected_ns),
-            ("longest_collection_ns", &row.longest_collection_ns),
-            ("holding_ns", &row.holding_ns),
-            ("waiting_ns", &row.waiting_ns),
-            ("wait", &histogram_dict(py, &row.wait)?),
-            ("hold", &histogram_dict(py, &row.hold)?),
-        ],
-    )
+    let items = fields!(
+        row;
+        gil,
+        native_id = row.native_id.map(u64::from),
+        name, alive, folded, held_ns, takes, contended_takes, voluntary_drops, forced_drops,
+        preemptions, forced_waits, forced_waited_ns, longest_answer_ns, cpu_in_longest_answer_ns,
+        longest_answer_cpu_ns, answer_with_most_cpu_ns, waited_preventable_ns, waited_unanswered_ns,
+        waited_off_core_ns, waited_collection_ns, collections, collected_ns, longest_collection_ns,
+        holding_ns, waiting_ns,
+        wait = histogram_dict(py, &row.wait)?,
+        hold = histogram_dict(py, &row.hold)?,
+    );
+    dict(py, items)
 }
 
 fn parks_dict<'py>(py: Attached<'py>, parks: &Parks) -> PyResult<Object<'py>> {
-    dict(
-        py,
-        &[
-            ("cpu_ns", &parks.cpu_ns),
-            ("threads", &list(py, &parks.threads, |row| park_dict(py, row))?),
-        ],
-    )
+    let items = fields!(
+        parks;
+        cpu_ns,
+        threads = list(py, &parks.threads, |row| park_dict(py, row))?,
+    );
+    dict(py, items)
 }
 
 fn park_dict<'py>(py: Attached<'py>, row: &ParkRow) -> PyResult<Object<'py>> {
-    dict(
-        py,
-        &[
-            ("native_id", &row.native_id.map(u64::from)),
-            ("name", &row.name),
-            ("alive", &row.alive),
-            ("folded", &row.folded),
-            ("stopping", &row.stopping),
-            ("stopping_ns", &row.stopping_ns),
-            ("parked", &histogram_dict(py, &row.parked)?),
-            ("suspended", &histogram_dict(py, &row.suspended)?),
-        ],
-    )
+    let items = fields!(
+        row;
+        native_id = row.native_id.map(u64::from),
+        name, alive, folded, stopping, stopping_ns,
+        parked = histogram_dict(py, &row.parked)?,
+        suspended = histogram_dict(py, &row.suspended)?,
+    );
+    dict(py, items)
 }
 
 pub fn histogram_dict<'py>(py: Attached<'py>, histogram: &Histogram) -> PyResult<Object<'py>> {
     let recorded = |ns: u64| (!histogram.is_empty()).then_some(ns);
     let bucket =
         |(bucket, count): &(u16, u64)| tuple(py, &[&upper_bound_ns(usize::from(*bucket)), count]);
-    dict(
-        py,
-        &[
-            ("count", &histogram.count()),
-            ("sum_ns", &histogram.sum_ns),
-            ("min_ns", &recorded(histogram.min_ns)),
-            ("max_ns", &recorded(histogram.max_ns)),
-            ("buckets", &list(py, &histogram.counts, bucket)?),
-        ],
-    )
+    let items = fields!(
+        histogram;
+        count = histogram.count(),
+        sum_ns,
+        min_ns = recorded(histogram.min_ns),
+        max_ns = recorded(histogram.max_ns),
+        buckets = list(py, &histogram.counts, bucket)?,
+    );
+    dict(py, items)
 }

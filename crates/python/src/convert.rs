@@ -273,6 +273,19 @@ pub fn dict<'py>(py: Attached<'py>, items: &[(&str, &dyn ToPython)]) -> PyResult
     Ok(dict)
 }
 
+/// The items of a `dict`: fields of `$row` under their own names, and names with another value.
+#[macro_export]
+macro_rules! fields {
+    (@ $row:ident $name:ident) => { &$row.$name };
+    (@ $row:ident $name:ident $value:expr) => { &$value };
+    ($row:ident; $($name:ident $(= $value:expr)?),* $(,)?) => {
+        &[$((
+            stringify!($name),
+            $crate::fields!(@ $row $name $($value)?) as &dyn $crate::convert::ToPython,
+        )),*]
+    };
+}
+
 /// Calls `take` with the bytes of a str in latin-1. Raises TypeError for anything but a str and
 /// UnicodeEncodeError for characters beyond latin-1; `what` names the value in the message.
 pub fn with_latin1<T>(

@@ -22,6 +22,7 @@ from headway_lab.options import DURATION, VALUE_COUNT, add_row_options, named
 from headway_lab.outputs import Outputs
 from headway_lab.rounds import Length, Rounds
 from headway_lab.setting import check_policies
+from headway_lab.statements import draw_reasons, draw_statement
 
 DEFAULT_POLICIES = (STOCK, "priority", "deadline")
 # The fewest whose confidence interval covers 95 %.
@@ -308,10 +309,10 @@ def report(experiment: Experiment, results: Results, style: Style) -> list[str]:
         lines += [text, ""]
     fewest = min((len(each.values) for each in results if len(each.values) > 1), default=0)
     signs = drawing.legend(tables, drawn, style, fewest=fewest)
-    notes = [*signs, *drawing.draw_reasons(results, marks)]
+    notes = [*signs, *draw_reasons(results, marks)]
     lines += [*notes, ""] if notes else []
     for statement in experiment.statements(results):
-        lines += drawing.draw_statement(statement, style)
+        lines += draw_statement(statement, style)
     return lines
 
 

@@ -15,8 +15,9 @@ from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.output.claim import Statement
 from headway.output.metadata import STOCK
 from headway.output.results import Parameters, Results
-from headway.output.table import Chart, Table, pivot, series_by, series_of, text_of
+from headway.output.table import Chart, Table, text_of
 from headway.programs.processes import Window
+from headway_lab.arrangement import pivot, series_by, series_of
 from headway_lab.experiment import Choice, Experiment, Measured, Row
 from headway_lab.measured.sharing import cores, scaling, several, threads_text
 from headway_lab.setting import Setting, program

@@ -8,17 +8,8 @@ from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.output import statistics
 from headway.output.metadata import STOCK
 from headway.output.results import Result, Results
-from headway.output.table import (
-    Cell,
-    Chart,
-    Table,
-    cell_of,
-    label_of,
-    pivot,
-    series_by,
-    series_of,
-    text_of,
-)
+from headway.output.table import Cell, Chart, Table, cell_of, text_of
+from headway_lab.arrangement import label_of, pivot, series_by, series_of
 from headway_lab.measured.echo_value import CLIENT_ELSEWHERE, FREE, PROCESSES, THREADS
 
 

@@ -10,8 +10,9 @@ from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.output.claim import Statement
 from headway.output.metadata import STOCK
 from headway.output.results import Parameters, Results
-from headway.output.table import Chart, Table, pivot, series_of
+from headway.output.table import Chart, Table
 from headway.programs.processes import Window
+from headway_lab.arrangement import pivot, series_of
 from headway_lab.experiment import Choice, Experiment, Measured, Row
 from headway_lab.measured.sharing import cores, scaling, threads_text
 from headway_lab.setting import Setting, program

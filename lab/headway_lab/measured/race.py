@@ -15,8 +15,9 @@ from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway.output.claim import Statement
 from headway.output.metadata import STOCK
 from headway.output.results import Parameters, Results
-from headway.output.table import Cell, Chart, Table, pivot, series_by, text_of
+from headway.output.table import Cell, Chart, Table, text_of
 from headway.programs.processes import Window
+from headway_lab.arrangement import pivot, series_by
 from headway_lab.experiment import Choice, Experiment, Measured, Row
 from headway_lab.setting import program
 

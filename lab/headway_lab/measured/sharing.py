@@ -7,7 +7,7 @@ import os
 
 from headway.output.claim import Statement
 from headway.output.results import Parameters, Results
-from headway.output.table import label_of
+from headway_lab.arrangement import label_of
 
 NO_CORES = (
     "cores that others use meanwhile (steal, load), or hyper-threads of one core, bring less than "

@@ -7,8 +7,7 @@ machine. This module does not know experiments, or how anything was measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headway_lab.simulated.scenario import Distribution
@@ -49,15 +48,6 @@ class Costs:
     http_python_ns: Distribution = 4_000
     # A client's work for one request, in Python and in the kernel.
     http_client_ns: Distribution = 60_000
-
-    @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Costs:
-        """A cost that is missing has the shipped value. Raises ValueError for an unknown name."""
-        known = {field.name for field in fields(cls)}
-        for name in found:
-            if name not in known:
-                raise ValueError(f"{name!r} is no cost; there are {', '.join(sorted(known))}")
-        return cls(**found)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

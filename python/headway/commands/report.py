@@ -147,8 +147,7 @@ def _write_profile(
     except OSError as error:
         raise CommandError(f"--profile {arguments.profile!r}: {error.strerror}") from error
     _write(f"{written}\n".encode("utf-8", "backslashreplace"), 2, arguments)
-    lines = [*table.lines(table.tabulate(profile), style), *table.not_covered(report)]
-    return "\n" + "\n".join(lines) + "\n"
+    return "\n" + "\n".join(table.report_lines(profile, report, style)) + "\n"
 
 
 def _write(data: bytes, descriptor: int, arguments: argparse.Namespace) -> None:

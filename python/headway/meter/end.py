@@ -145,7 +145,7 @@ def _write_profile(
         say(profile_file.write_profile(profile, settings.profile_path))
     except OSError as error:
         say(f"headway run: --profile {settings.profile_path!r}: {error.strerror}")
-    return [*table.lines(table.tabulate(profile), style), *table.not_covered(report)]
+    return table.report_lines(profile, report, style)
 
 
 def _show(

@@ -1,4 +1,4 @@
-"""Experiments as text for a terminal. Pure: tables and statements go in, lines come out.
+"""Tables as text for a terminal. Pure: tables go in, lines come out.
 
 A figure is a median, how far its confidence interval goes (in per cent of it, to the farther
 side), and what was published, each aligned with those above and below. A table that is too wide
@@ -13,20 +13,16 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headway.output.claim import Statement
-from headway.output.results import Results, describe
+from headway.output.results import Results
 from headway.output.statistics import CONFIDENCE, UNSTABLE_WIDTH, coverage
 from headway.output.table import Cell, Table
-from headway.report import columns, units
+from headway.report import columns
 from headway.report.terminal import Style
 
 INDENT = "  "
 GAP = "  "
 # Headings of narrow columns are broken between words, but not below this width.
 MIN_HEADING = 10
-# Of the rows that have the same reason, as many are named.
-MOST_NAMED = 3
-MAX_REASON = 400  # columns; the page has all of it
 UNSTABLE = "!"
 
 PLAIN = Style()
@@ -61,18 +57,6 @@ def draw(table: Table, style: Style = PLAIN, marks: Mapping[str, str] | None = N
     return "\n".join([*lines, *(line for note in notes for line in wrap(note, style, INDENT))])
 
 
-def draw_statement(statement: Statement, style: Style = PLAIN) -> list[str]:
-    """The verdict, and beside it the sentence with its number; why, where they differ."""
-    verdict = "agrees" if statement.agrees else "differs"
-    text = f"{statement.text}: {number(statement.value)}, {statement.allowed}"
-    if statement.why and not statement.agrees:
-        text += f" ({statement.why})"
-    first, *rest = wrap(f"{verdict:<7}  {text}", style, rest=" " * 9)
-    if not statement.agrees:
-        first = first.replace(verdict, style.marked(verdict), 1)
-    return [first, *rest]
-
-
 def legend(
     tables: Sequence[Table],
     drawn: Iterable[str],
@@ -103,24 +87,6 @@ def mark_reasons(results: Results) -> dict[str, str]:
     """For each reason why rows have no values, the mark that stands for it in tables."""
     reasons = dict.fromkeys(result.reason for result in results if result.reason)
     return {reason: f"[{place}]" for place, reason in enumerate(reasons, start=1)}
-
-
-def draw_reasons(results: Results, marks: Mapping[str, str]) -> list[str]:
-    """Each on a line of its own: it is what a program said. And what rows with values have lost."""
-    lines = []
-    for reason, mark in marks.items():
-        rows = [describe(each.parameters) for each in results if each.reason == reason]
-        more = len(rows) - MOST_NAMED
-        lines.append(f"{mark} not measured: {columns.name(reason, MAX_REASON)}")
-        lines += [INDENT * 2 + row for row in rows[:MOST_NAMED]]
-        lines += [f"{INDENT * 2}and {more} more"] if more > 0 else []
-    lines += [
-        f"{units.number(len(each.failures), 'measurement')} of {describe(each.parameters)} failed: "
-        + columns.name(each.failures[-1], MAX_REASON)
-        for each in results
-        if each.values and each.failures
-    ]
-    return lines
 
 
 def wrap(text: str, style: Style, first: str = "", rest: str | None = None) -> list[str]:

@@ -100,6 +100,12 @@ def tabulate(profile: Profile) -> ChargeTable:
     return ChargeTable(waited_ns, rows, profile.handoff_ns, not_recorded_ns, has_holders)
 
 
+def report_lines(profile: Profile, report: GilReport, style: Style) -> list[str]:
+    """The lines below the report of a measurement: the table of its profile, and the waiting that
+    is not in it."""
+    return [*lines(tabulate(profile), style), *not_covered(report)]
+
+
 def lines(table: ChargeTable, style: Style, folder: str | None = None) -> list[str]:
     """The lines of the terminal's report. Files below `folder`, by default the current one, are
     named relative to it."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from headway.output.metadata import STOCK
 from headway.output.results import Result, Results
-from headway.output.table import Chart, Series, series_of
+from headway.output.table import Chart, Series
+from headway_lab.arrangement import series_of
 from headway_lab.histogram import histogram, histogram_of
 from headway_lab.measured.wsgi.rows import GIL, UNSCHEDULED
 from headway_lab.measured.wsgi.tables import BASE, is_theirs, one_thread_each, published, shape_of

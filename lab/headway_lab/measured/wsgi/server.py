@@ -26,7 +26,6 @@ POLL_S = 0.02
 # The shortest interval that is allowed.
 REPORT_INTERVAL_S = 0.5
 HEADWAY, MOD_WSGI = "headway", "mod_wsgi"
-SERVERS = (HEADWAY, MOD_WSGI)
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 
 

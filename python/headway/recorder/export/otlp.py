@@ -35,7 +35,6 @@ SIGNAL_PATH = "/v1/metrics"
 MAX_REASON = 200
 # OpenTelemetry uses the units of UCUM.
 UNITS = {"seconds": "s", "bytes": "By"}
-Attributes = dict[str, str]
 
 
 def parse_url(text: str) -> str:

@@ -110,12 +110,6 @@ class Senders:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def remember(self, sender: Sender) -> None:
-        """Adds a process that an earlier run of the recorder knew."""
-        self._by_key[sender.host, sender.pid] = sender
-        if sender.host == self._host:
-            self._by_pid[sender.pid] = sender
-
     def identify(
         self,
         kind: int,
@@ -171,7 +165,6 @@ class Senders:
         self._by_pid[pid] = sender
         if time != stamp:
             self.clocks_off += 1
-            sender.clock_is_off = True
         if is_own:
             count_gap(sender, sequence)
         update(sender, kind, fields, now)

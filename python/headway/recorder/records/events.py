@@ -19,7 +19,6 @@ LIFECYCLE = {
     PROCESS_STOPPED: "process_stopped",
 }
 KNOWN_KINDS = frozenset({TICK, SLOW_REQUEST, *LIFECYCLE, GC_SNAPSHOT, GC_EVENT})
-EVENT_KINDS = ("slow", "lifecycle", "gc", "hold")
 
 # The most events that are kept per process and minute. Most collections are short and frequent, so
 # a sample of these is enough.

@@ -74,7 +74,6 @@ class Sender:
     lost: int = 0
     unsent: int = 0
     records_lost: int = 0
-    clock_is_off: bool = False
     pid_confirmed: bool | None = None
     identity: dict[str, Any] = field(default_factory=dict)
     # The names of lines and calls that it has sent, for `_native.telemetry_add_holders`.

@@ -175,7 +175,6 @@ class _Resolver:
             self._warnings.append(
                 f"{own.origin}: {self._named('per-interpreter-gil', own)} of application group "
                 f"{shown} has no effect: free-threading is active, and there is no GIL to have"
-                + self._number("WSGI0202")
             )
             values["per-interpreter-gil"] = Value(False, f"{own.origin}, left out")
         elif sys.version_info < (3, 12):
@@ -215,7 +214,7 @@ class _Resolver:
         if not self._has_gil:
             self._warnings.append(
                 f"{interval.origin}: {what} has no effect: free-threading is active, and there is "
-                "no GIL to yield" + self._number("WSGI0205")
+                "no GIL to yield"
             )
         elif values["per-interpreter-gil"].value or (policy.value or DEFAULT_POLICY) != "interval":
             return
@@ -224,7 +223,7 @@ class _Resolver:
             self._warnings.append(
                 f"{interval.origin}: {what} is left out: its interpreter shares the GIL of the "
                 f"process, and so would the value under policy interval ({policy.origin}); select "
-                f"on process-group= alone{way_out} (WSGI0199)"
+                f"on process-group= alone{way_out}"
             )
         else:
             found = INTERPRETER_OPTIONS["switch-interval"].show(interval.value)
@@ -236,9 +235,6 @@ class _Resolver:
                 "with per-interpreter-gil, or under another policy",
             )
         values["switch-interval"] = Value(None, f"{interval.origin}, left out")
-
-    def _number(self, number: str) -> str:
-        return f" ({number})" if self._draft.leaves_out else ""
 
     def _named(self, option: str, value: Value) -> str:
         """The option's name in the source that set the value."""

@@ -234,7 +234,7 @@ def _add_free_threading(contents: Contents, group: Group, given: dict[str, Value
     if wanted.value and free_threading.is_free_threaded(home) is False:
         contents.warnings.append(
             f"{wanted.origin}: WSGIFreeThreading is left out: {free_threading.interpreter(home)} "
-            "cannot run without a GIL (WSGI0200)"
+            "cannot run without a GIL"
         )
         return
     given["free-threading"] = wanted
@@ -252,11 +252,10 @@ def _add_switch_interval(contents: Contents, group: Group, given: dict[str, Valu
         return
     given.pop("switch-interval", None)
     if of_daemon is not None:
-        what, number = f"switch-interval of process group {group.shown}", 204
+        what = f"switch-interval of process group {group.shown}"
     else:
-        is_top = interval is contents.interpreters.top_switch_interval()
-        what, number = "WSGISwitchInterval", 203 if is_top else 205
+        what = "WSGISwitchInterval"
     contents.warnings.append(
         f"{interval.origin}: {what} is left out: free-threading is active, and there is no GIL to "
-        f"yield (WSGI0{number})"
+        "yield"
     )

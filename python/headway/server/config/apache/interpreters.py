@@ -121,9 +121,9 @@ class Interpreters:
         is_of_group = container is not None and container.application_group is not None
         if directive.key == "wsgiperinterpretergil" and value.value and sys.version_info < (3, 12):
             version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-            reason = f"this is Python {version}, and a GIL of its own takes 3.12 (WSGI0198)"
+            reason = f"this is Python {version}, and a GIL of its own takes 3.12"
         elif directive.key == "wsgifreethreading" and is_of_group:
-            reason = "free-threading is for whole processes: drop application-group= (WSGI0201)"
+            reason = "free-threading is for whole processes: drop application-group="
         if reason is not None:
             self.warnings.append(f"{directive.place}: {directive.name} is left out: {reason}")
         return reason is None

@@ -52,11 +52,6 @@ class Scoped(NamedTuple):
         """The sections for a part of the URLs or files."""
         return tuple(each for each in self.sections if each.key != CONDITION)
 
-    @property
-    def is_certain(self) -> bool:
-        """Whether no module decides if httpd has the directive."""
-        return len(self.scopes) == len(self.sections)
-
 
 def coverage(sections: tuple[Directive, ...], path: str, script: str) -> Coverage:
     """Which of the requests for `script` below the URL path `path` all of `sections` cover."""
