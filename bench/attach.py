@@ -94,7 +94,7 @@ def windows_of(recipe: Recipe) -> tuple[str, ...]:
 
 
 def users(recipe: Recipe, place: Place) -> dict[str, float]:
-    """What the tool's users see in a window."""
+    """Returns the figures that the tool's users see in a window."""
     if not recipe.client:
         return visit(place.port, LIGHT_PER_S, CONNECTIONS, HEAVY_VISITORS, place.seconds)
     with running_client(recipe, place) as client:
@@ -143,7 +143,7 @@ def a_job(recipe: Recipe, seconds: float) -> Iterator[Tool]:
 
 
 class Tooled(NamedTuple):
-    """What a round measures: all windows of a tool."""
+    """A tool, which a round measures in all its windows."""
 
     recipe: str
 

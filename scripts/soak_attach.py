@@ -49,7 +49,7 @@ WITHIN_S = 30.0
 COMMAND_LIMIT_S = 120.0
 # Where other programs have the cores, a command needs two seconds to be inside.
 KILLED_WITHIN_S = 3.0
-# What may have come since the first tenth, in which modules and caches are loaded.
+# Growth that is allowed after the first tenth, in which modules and caches are loaded.
 MAPPINGS = 12
 MEMORY_KB = 4096
 ATTACHED = re.compile(r"attached to process .* in ([0-9.]+) (s|ms);")

@@ -71,7 +71,7 @@ class Running:
         return found
 
     def snapshot(self) -> dict[str, Any]:
-        """What Headway in the program itself has counted."""
+        """The counters of Headway in the program itself."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("snapshot\n")
@@ -267,7 +267,7 @@ def test_a_tree_of_which_no_process_lets_it_in() -> None:
 
 def test_what_a_policy_changes_in_turns(tmp_path: Path) -> None:
     out = tmp_path / "comparison.json"
-    compare = ("--compare", "--policy", "priority", "--json", out)
+    compare = ("--compare", "--json", out)
     with running() as program:
         before = program.seen()
         result = attach(program, *compare, "--for", "8")
@@ -308,7 +308,7 @@ def test_a_program_that_ends_while_it_is_compared() -> None:
         time.sleep(4)
         os.kill(child, signal.SIGKILL)
         stdout, stderr = started.communicate(timeout=TIMEOUT_S)
-    # What was compared until then is shown.
+    # The whole pairs of turns are shown.
     assert started.returncode == 0, stderr
     assert f"process {child} has ended" in stderr
     assert "waited, priority" in " ".join(stdout.split()) or "light" in stdout
@@ -437,8 +437,7 @@ def test_what_cannot_be_attached_to_is_refused_in_one_line(tmp_path: Path) -> No
         assert refusal(pid, "--keep") == "--keep: there is no --policy to keep"
         assert refusal(pid, "--json", str(tmp_path / "no" / "x")).startswith("--json ")
         assert refusal(pid, "--tree", "--trace", "x.json").startswith("--tree: ")
-        compare = ("--compare", "--policy", "priority")
-        assert refusal(pid, "--compare") == "--compare: there is no --policy to compare"
+        compare = ("--compare",)
         assert refusal(pid, *compare, "--for", "5") == "--compare: --for must be 8s or more"
         assert refusal(pid, *compare, "--keep").startswith("--compare: --keep ")
         assert refusal(pid, *compare, "--profile", "x.svg").startswith("--compare: --profile ")

@@ -36,11 +36,10 @@ EXAMPLES = """\
 examples:
   headway attach 4711                             who waits for the GIL in there?
   headway attach 4711 --for 30s --profile waits.svg
-  headway attach 4711 --compare --policy priority
-                                                  does it help? turns of a second without and with
+  headway attach 4711 --compare                   does a policy help? without and with it by turns
   headway attach 4711 --policy priority --keep    first aid without a restart
   headway detach 4711                             and its end
-  headway attach 4711 --tree                      a gunicorn master with its workers
+  headway attach 4711 --tree                      gunicorn: its master and all workers
 """
 DEFAULT_S = 10.0
 TRACE_EVENTS = 1_000_000
@@ -70,7 +69,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare",
         action="store_true",
-        help="run without and with the policy in turns of a second, and print what it changes",
+        help="run without and with the policy (default: priority) in turns of a second, and print "
+        "what it changes",
     )
     parser.add_argument(
         "--tree", action="store_true", help="the process and all Python processes that it started"
@@ -152,6 +152,7 @@ def _check(arguments: argparse.Namespace) -> dict[str, str]:
 
         files["profile"] = profile_file.check_name(arguments.profile)
     if arguments.compare:
+        arguments.policy = arguments.policy or "priority"
         _check_comparison(arguments)
     if arguments.tree and len(files.keys() - {"json"}):
         raise CommandError("--tree: --trace and --profile are for one process", exit_code=2)
@@ -199,7 +200,7 @@ def _enter(found: Sequence[Target], options: Options, stack: ExitStack) -> list[
 def _end(
     sessions: Sequence[Session], arguments: argparse.Namespace
 ) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any], Any, Any]]:
-    """What each process has counted. One that has ended meanwhile is told."""
+    """Yields the counters of each process. Names those that have ended meanwhile."""
     for session in sessions:
         try:
             before, raw, trace, profile = session.ask("end", arguments.keep)
@@ -301,8 +302,8 @@ def _rounds(arguments: argparse.Namespace) -> int:
 
 
 def _turn(sessions: list[Session], policy: str | None) -> dict[int, dict[str, Any]]:
-    """What each process has counted until now. From now on it has `policy`, or what it had before.
-    Of several processes, one that has ended meanwhile is told and left out."""
+    """Returns the counters of each process, and changes its policy to `policy`, or to what it had
+    before. Of several processes, names those that have ended meanwhile and leaves them out."""
     from headway.programs import progress
 
     raws = {}
@@ -333,8 +334,6 @@ def _show_comparison(
 def _check_comparison(arguments: argparse.Namespace) -> None:
     from headway.commands.attach_comparison import LEAST_ROUNDS, TURN_S, TURNS_OF_ROUND
 
-    if arguments.policy is None:
-        raise CommandError("--compare: there is no --policy to compare", exit_code=2)
     for name in ("keep", "profile", "trace", "telemetry"):
         if getattr(arguments, name):
             raise CommandError(f"--compare: --{name} is not for two policies in turn", exit_code=2)

@@ -1,4 +1,4 @@
-"""What a policy changes in a process that already runs, for `headway attach --compare`.
+"""Compares a process without and with a policy while it runs, for `headway attach --compare`.
 
 The process runs without and with the policy in turns of a second, in rounds of four (without, with,
 with, without), so that what grows steadily meanwhile counts for neither. Two turns that follow each
@@ -32,7 +32,7 @@ LEAST_ROUNDS = 2
 LEVEL = 0.05
 # More names are shown by their pattern, and the rows of the most waiting and holding alone.
 MOST_NAMES = 10
-# What a thread waits or holds below this part of the time is no subject.
+# Threads that wait and hold for less than this part of the time are left out.
 LEAST_SHARE = 0.01
 # A ratio needs two shares above zero.
 FLOOR = 1e-4
@@ -90,7 +90,7 @@ class Figures(NamedTuple):
 
 
 class ProcessTurn(NamedTuple):
-    """What the threads of a process did in a turn, by their name and the name of their group."""
+    """The figures of a process in a turn, by thread name and the name of its group."""
 
     wall_s: float
     threads: Mapping[tuple[str, str], Figures]
@@ -183,7 +183,7 @@ class Comparison:
         self._turns: list[tuple[str, Mapping[int, ProcessTurn]]] = []
 
     def add(self, policy: str, processes: Mapping[int, ProcessTurn]) -> None:
-        """What the processes did in a turn, by pid."""
+        """Adds the figures of the processes in a turn, by pid."""
         self._turns.append((policy, processes))
 
     @property
@@ -291,12 +291,12 @@ def _in_all(policy: str, processes: Sequence[ProcessTurn], by_group: bool) -> Tu
 
 
 def _level(rows: Sequence[Row]) -> float:
-    """Of one interval, so that `LEVEL` is that of all waits in the table."""
+    """The level of one interval, so that `LEVEL` is that of all waits in the table."""
     return LEVEL / max(len(rows), 1)
 
 
 def _sentence(rows: Sequence[Row], control: str, policy: str) -> str:
-    """Who waits less, and what others pay for it."""
+    """Says who waits less, and what others pay for it."""
     if not rows:
         return f"No thread waited for the GIL or held it, so {policy} changes nothing."
     level = _level(rows)
