@@ -10,8 +10,10 @@ windows, one after the other:
   after       the process has CPython's own rule again
 
 The largest latency of *attaching* is above all the pause that the command makes. A request that
-fails ends the benchmark. A tool that ends by itself (a management command) is started
-anew for each window, and is attached to in its first third; it has three of them.
+fails ends the benchmark, and so does a process of the tool that ends. One that meets the end of an
+idle connection is sent again and counted: gunicorn closes a connection that was idle for two
+seconds, of which the process may have stood still for one. A tool that ends by itself (a management
+command) has three windows. It is started anew for each, and attached to in its first third.
 .venvs/recipes/bin/python runs it, once scripts/recipes has made that environment.
 """
 
@@ -37,6 +39,7 @@ from recipe_run import VARIABLE, Place, Tool, a_place, running, running_client
 from recipes import missing, versions
 from visits import WARM_UP_S, visit
 
+from headway.programs import process_tree
 from headway.programs.processes import ProgramError
 
 NAME = "attach"
@@ -49,7 +52,17 @@ CONNECTIONS = 64
 HEAVY_VISITORS = 2
 TIMEOUT_S = 60.0
 ATTACHED = re.compile(r"attached to process .* in ([0-9.]+) (s|ms);")
-HEADINGS = ("tool", "versions", "window", "p50 ms", "p99 ms", "max ms", "heavy/s", "command ms")
+HEADINGS = (
+    "tool",
+    "versions",
+    "window",
+    "p50 ms",
+    "p99 ms",
+    "max ms",
+    "heavy/s",
+    "resent",
+    "command ms",
+)
 
 
 class Cell(NamedTuple):
@@ -116,11 +129,16 @@ def window(
 def measure_service(recipe: Recipe, seconds: float) -> Iterator[dict[str, float]]:
     actions = (None, attach, None, detach, None)
     with a_place(BIN, seconds) as place, running(recipe, place, "") as tool:
+        # Jupyter's kernel is there once its client has come.
+        processes: set[int] = set()
         for each, action in zip(WINDOWS, actions, strict=True):
             try:
                 yield window(recipe, place, tool, action)
             except ProgramError as error:
                 raise ProgramError(f"{recipe.name}, {each}: {error}") from error
+            processes = processes or set(process_tree.tree(tool.pid))
+            if set(process_tree.tree(tool.pid)) != processes:
+                raise ProgramError(f"{recipe.name}, {each}: its processes are not those of before")
         tool.stop()
 
 
@@ -166,6 +184,7 @@ def print_table(figures: Figures[Cell], recipes: Sequence[Recipe]) -> None:
                 figures.median(cell, "p99_s") * 1e3,
                 figures.highest(cell, "max_s") * 1e3,
                 figures.median(cell, "heavy_per_s"),
+                figures.highest(cell, "resent"),
                 figures.median(cell, "command_s") * 1e3,
             )
             lines.append((recipe.name, versions(recipe), each, *map(number, shown)))
@@ -174,7 +193,8 @@ def print_table(figures: Figures[Cell], recipes: Sequence[Recipe]) -> None:
         "p50, p99: medians over rounds; max: of all. An HTTP server has "
         f"{LIGHT_PER_S:g} light requests/s\n"
         f"beside {HEAVY_VISITORS} visitors of the heavy page; latencies count from the intended "
-        "start.\ncommand ms: until attach measures, and until detach has ended.\n"
+        "start.\nresent: requests that met the end of an idle connection. command ms: until attach "
+        "measures,\nand until detach has ended.\n"
     )
 
 

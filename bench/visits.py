@@ -65,6 +65,7 @@ def visit(
         "p99_s": percentile(latencies_s, 0.99),
         "max_s": max(latencies_s, default=math.nan),
         "heavy_per_s": answer["heavy_within"] / seconds,
+        "resent": answer["resent"],
     }
 
 
