@@ -93,7 +93,7 @@ def wait_for(
         if verdict["name"] == name and text in verdict["text"]:
             return verdict
         time.sleep(PAUSE_S)
-    raise AssertionError(f"{name} was not said, but {seen}; at last: {verdict}")
+    raise AssertionError(f"{name} was not said, but {set(seen)}; at last: {verdict}")
 
 
 def watch(judge: Callable[[], dict[str, Any]], seconds: float) -> None:

@@ -382,10 +382,7 @@ def _write(
 
             found = reading.to_profile(profile, report.pid, name)
             _say(profile_file.write_profile(found, files["profile"]))
-            lines = [
-                *table.lines(table.tabulate(found), _style(arguments)),
-                *table.not_covered(report),
-            ]
+            lines = table.report_lines(found, report, _style(arguments))
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
     return lines
