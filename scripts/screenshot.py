@@ -37,6 +37,8 @@ PAUSE_S = 3
 POLICY = "priority"
 # As wide as a page of Markdown is shown.
 WIDTH, HEIGHT = 900, 1200
+# To the left of an arrow's point, in pixels, for its label.
+LEAST_ROOM = 240
 CHART = "Wait of a take"
 FLAME_GRAPH = "Who holds the GIL while others wait: calls"
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
@@ -143,6 +145,9 @@ def take_chart(address: str, chromium: str, path: Path, scheme: Literal["light",
             )
             x = place_of(page, seconds(median), box)
             start = (-140, 0.22) if number == 0 else (-80, 0.45)
+            # A label at the left edge would be cut off.
+            if x - box["x"] < LEAST_ROOM:
+                start = (-start[0] * 2, start[1])
             plot.evaluate(
                 ARROW,
                 {
