@@ -501,6 +501,27 @@ def test_a_gdb_that_aborts_leaves_nothing_where_the_user_is(tmp_path: Path) -> N
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a mount namespace")
+def test_a_process_in_a_container_is_refused_with_what_to_run_inside() -> None:
+    program = subprocess.Popen(
+        ["unshare", "--mount", sys.executable, "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        assert program.stdout is not None
+        if not program.stdout.readline():
+            pytest.skip("this system allows no mount namespace")
+        assert refusal(program.pid) == (
+            f"process {program.pid} has a mount namespace of its own, as in a container: run "
+            f"`headway attach {program.pid}` in there (docker exec, kubectl exec, nsenter)"
+        )
+    finally:
+        program.kill()
+        program.communicate()
+
+
 @pytest.mark.skipif(BY_GDB, reason="an option of CPython 3.14")
 def test_a_process_that_does_not_allow_debugging_is_refused() -> None:
     program = subprocess.Popen(
