@@ -99,6 +99,22 @@ show([common, sorted(set(seen))])
     assert seen == [common]
 
 
+def test_a_change_by_a_guest_gives_no_hints_that_the_program_does_not_want() -> None:
+    code = f"""
+{SLICE}{NAP_BESIDE_COMPUTING}
+from headway.meter import engine
+common = slice_ns()
+gil.install("priority", kernel_hints=False)
+engine.change_policy("deadline")
+start()
+let_it_nap()
+stop()
+show([common, sorted(set(seen)), gil.snapshot().to_dict()["policy"]])
+"""
+    ((common, seen, policy),) = run_metered(code)
+    assert (seen, policy) == ([common], "deadline")
+
+
 def test_what_a_hinted_thread_forks_begins_without() -> None:
     code = f"""
 {SLICE}{NAP_BESIDE_COMPUTING}

@@ -172,7 +172,7 @@ class _Guest:
             if not is_ours:
                 self._before = engine.read_counters()
                 policy = self._before["policy"]
-            engine.install(options["policy"])
+            engine.change_policy(options["policy"])
             self._restored = is_ours, policy
             _native.gil_name_thread(_thread.get_native_id(), THREAD_NAME)
             if options["trace_events"]:
@@ -196,7 +196,7 @@ class _Guest:
             return "refused", "the program has called gil.uninstall()"
         raw = engine.read_counters()
         _, before = self._restored or (True, "")
-        engine.install(policy or before or "interval")
+        engine.change_policy(policy or before or "interval")
         return "turned", raw
 
     def _end(self, keep: bool) -> tuple[Any, ...]:
@@ -257,7 +257,7 @@ def _restore(is_ours: bool, policy: str) -> None:
     if is_ours:
         engine.uninstall()
     elif policy:
-        engine.install(policy)
+        engine.change_policy(policy)
 
 
 def _follow_forks() -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Raw = dict[str, Any]
 
 
+# Whether the policy may give the kernel hints: as the last installation of one said.
+_kernel_hints = True
+
+
 class NotInstalled(Error):
     """There are no counters to read: `install()` has not been called in this process."""
 
@@ -34,6 +38,7 @@ def install(
 ) -> None:
     """Implements `headway.gil.install`. With `run`, `ledger` is the file of another process's run,
     which this process joins."""
+    global _kernel_hints
     native = _native()
     names = list(policies())
     if policy is not None and policy not in names:
@@ -44,10 +49,17 @@ def install(
         native.gil_install(policy, kernel_hints, place, run)
     except RuntimeError as refusal:
         raise Unsupported(f"the GIL meter cannot be installed: {refusal}") from None
+    if policy is not None:
+        _kernel_hints = kernel_hints
     thread_names.follow(native.gil_name_thread)
     garbage_collection.follow(native.gil_note_collection)
     if not was_installed:
         machine.begin()
+
+
+def change_policy(policy: str | None) -> None:
+    """As `install`, with kernel hints as before: for who comes into a program of somebody else."""
+    install(policy, kernel_hints=_kernel_hints)
 
 
 def policies() -> dict[str, str]:
