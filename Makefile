@@ -24,10 +24,10 @@ demo: ## Serve the Flask shop under load for 20 seconds and print where its thre
 	@scripts/build .venv "$(PYTHON)" examples/shop/requirements.txt
 	@.venv/bin/python examples/shop/demo.py
 
-test: ## Run the fast tests, those of the lab where it or what it uses changed (8 minutes)
+test: ## Run the fast tests, those of the lab where it or what it uses changed (5 minutes)
 	@scripts/test fast
 
-test-slow: ## Run the slow tests on 3.13 and free-threaded 3.13, which with `make test` is what CI runs
+test-slow: ## Run the slow tests on 3.13, and those of free-threaded 3.13; with `make test` what CI runs
 	@scripts/test slow
 
 test-all: ## Run every test on 3.10 to 3.15 and free-threaded 3.13 and 3.15 (hours)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import IO, NamedTuple
 
 import pytest
 from launch import environment
+from ports import free_ports
 
 from headway.report import terminal
 from headway.report.model import GilReport
@@ -185,7 +185,7 @@ class Page:
         self.folder = folder
         self._cleanup = cleanup
         self._servers: dict[str, ExitStack] = {}
-        self._ports = {port: str(free_port()) for port in PORTS}
+        self._ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
         (folder / "home").mkdir()
         shutil.copytree(ROOT / "examples", folder / "examples")
         shutil.copytree(ROOT / "examples" / "shop", folder, dirs_exist_ok=True)
@@ -273,12 +273,6 @@ def wait_until_listening(server: subprocess.Popen[bytes], log: IO[str]) -> None:
         if server.poll() is not None or time.monotonic() > deadline:
             raise AssertionError(f"no server: {server.args!r}\n{Path(log.name).read_text()}")
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def read(page: Path) -> list[Block]:

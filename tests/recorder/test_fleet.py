@@ -4,7 +4,6 @@ and one OpenTelemetry Collector takes what they push."""
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+from ports import free_ports
 from prometheus import ROOT, Prometheus
 from recorded import Recorded
 from secured import make_certificate
@@ -71,17 +71,11 @@ def test_one_prometheus_scrapes_the_recorders_of_two_hosts(tmp_path: Path) -> No
             assert recorder.stop() == 0
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 def test_one_collector_joins_the_recorders_of_two_hosts(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="tests/requirements-otlp.txt is not installed")
     if not COLLECTOR.exists():
         pytest.skip("there is no OpenTelemetry Collector: scripts/otel-collector")
-    taken, shown = free_port(), free_port()
+    taken, shown = free_ports(2)
     config = (ROOT / "examples/otel-collector.yml").read_text()
     for written, here in (
         ("0.0.0.0:4318", f"127.0.0.1:{taken}"),

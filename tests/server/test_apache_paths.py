@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from httpd import MISSING, TIMEOUT_S, Httpd, free_port, main_part
 from launch import environment, run_main
+from ports import free_ports
 from started_program import StartedProgram
 
 pytestmark = [
@@ -126,7 +127,7 @@ TARGETS = (
 
 
 def test_an_alias_is_served_as_httpd_serves_it_or_refused(folder: Path) -> None:
-    ports = {alias: free_port() for alias in ALIASES}
+    ports = dict(zip(ALIASES, free_ports(len(ALIASES)), strict=True))
     conf, part = folder / "httpd.conf", folder / "site.conf"
     conf.write_text(
         whole(

@@ -21,6 +21,7 @@ from urllib.request import urlopen
 import launch
 import pytest
 from launch import run_main
+from ports import free_port
 from process_tree import open_files
 from served import APPS, MODE, TIMEOUT_S, Served
 from simulated import Machine, Simulation
@@ -175,12 +176,6 @@ def press_ctrl_c(server: Served) -> None:
     """The terminal sends SIGINT to all processes of the group."""
     for pid in [*server.workers(), server.process.pid]:
         os.kill(pid, signal.SIGINT)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
 
 
 def assert_recorder_has_ended_by_itself(
