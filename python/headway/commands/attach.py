@@ -138,6 +138,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> dict[str, str]:
     """Returns the paths of --json, --trace and --profile. Raises CommandError for what cannot
     be done, before anything is touched."""
+    if arguments.compare:
+        arguments.policy = arguments.policy or "priority"
+        _check_comparison(arguments)
     if arguments.keep and arguments.policy is None:
         raise CommandError("--keep: there is no --policy to keep", exit_code=2)
     if arguments.keep and arguments.policy == "interval":
@@ -151,9 +154,6 @@ def _check(arguments: argparse.Namespace) -> dict[str, str]:
         from headway.profile import profile_file
 
         files["profile"] = profile_file.check_name(arguments.profile)
-    if arguments.compare:
-        arguments.policy = arguments.policy or "priority"
-        _check_comparison(arguments)
     if arguments.tree and len(files.keys() - {"json"}):
         raise CommandError("--tree: --trace and --profile are for one process", exit_code=2)
     return files
