@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
 PAUSE_S = 0.01
+TRIES = 3
 
 
 def main() -> None:
@@ -35,11 +36,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="(default: %(default)g)")
     parser.add_argument("command", nargs="+", metavar="COMMAND")
     options = parser.parse_args()
-    port = free_port()
-    words = [word.replace("PORT", str(port)) for word in options.command]
-    server = subprocess.Popen([sys.executable, *words])
+    server, port = start(options.command, options.light)
     try:
-        wait_until_it_answers(server, port, options.light)
         get(http.client.HTTPConnection(HOST, port), options.heavy)
         latencies_s = visit(port, options.light, options.heavy, options.seconds)
     finally:
@@ -49,20 +47,39 @@ def main() -> None:
     print(f"p50: {percentiles[49] * 1e3:.2f} ms, p99: {percentiles[98] * 1e3:.2f} ms")
 
 
+def start(command: list[str], target: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The server, which answers, and its port. Another program may take a port before the server
+    does; so a server that ends at once is tried on further ports."""
+    for _ in range(TRIES):
+        port = free_port()
+        words = [word.replace("PORT", str(port)) for word in command]
+        server = subprocess.Popen([sys.executable, *words])
+        try:
+            if answers(server, port, target):
+                return server, port
+        except BaseException:
+            server.terminate()
+            server.wait()
+            raise
+    sys.exit(f"the server has ended with status {server.returncode}")
+
+
 def free_port() -> int:
     with socket.create_server((HOST, 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
-def wait_until_it_answers(server: subprocess.Popen[bytes], port: int, target: str) -> None:
+def answers(server: subprocess.Popen[bytes], port: int, target: str) -> bool:
+    """Waits for the first answer. False if the server has ended."""
     end_s = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
-            return get(http.client.HTTPConnection(HOST, port, timeout=5), target)
+            get(http.client.HTTPConnection(HOST, port, timeout=5), target)
+            return True
         except OSError as error:
             if server.poll() is not None:
-                sys.exit(f"the server has ended with status {server.returncode}")
+                return False
             if time.monotonic() > end_s:
                 sys.exit(f"the server does not answer: {error}")
             time.sleep(0.05)

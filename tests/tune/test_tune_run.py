@@ -145,4 +145,5 @@ def test_a_server_of_others_is_tuned(tmp_path: Path, app: str, server: list[str]
     assert (tmp_path / "seen-interval").exists()
     assert (tmp_path / "seen-priority").exists()
     blocks = json.loads(file.read_text())["blocks"]
+    assert [block["cut"] for block in blocks if block["cut"]] == []
     assert all(block["figures"]["metric"] > 0 for block in blocks)
