@@ -9,7 +9,6 @@ tune` uses.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple, TypedDict
@@ -192,12 +191,12 @@ class Comparison:
 
     def turns(self) -> list[Turn]:
         whole = self._turns[: 2 * self.pairs]
-        names = Counter(
+        names = {
             name
             for _, processes in whole
             for turn in processes.values()
-            for name in {name for name, _ in turn.threads}
-        )
+            for name, _ in turn.threads
+        }
         by_group = len(names) > MOST_NAMES
         turns = []
         for first, second in zip(whole[::2], whole[1::2], strict=True):
