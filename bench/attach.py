@@ -36,7 +36,7 @@ import sitting
 from figures import Figures, number, table
 from recipe_list import RECIPES, Recipe, named
 from recipe_run import VARIABLE, Place, Tool, a_place, running, running_client
-from recipes import missing, versions
+from recipes import installed, versions
 from visits import WARM_UP_S, visit
 
 from headway.programs import process_tree
@@ -202,15 +202,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
     if options.policy:
         raise ProgramError("--policy: found one, where each tool is cured by priority", 2)
     os.environ.pop(VARIABLE, None)
-    recipes = []
-    for recipe in map(named, options.recipe or MEASURED):
-        reason = missing(recipe)
-        if reason:
-            print(f"{recipe.name} is left out: {reason}")
-        else:
-            recipes.append(recipe)
-    if not recipes:
-        raise ProgramError("no tool is installed that could be measured", 2)
+    recipes = installed(map(named, options.recipe or MEASURED))
     figures: Figures[Cell] = Figures()
     tools = [Tooled(each.name) for each in recipes]
     measure_with = partial(measure_tool, seconds=options.seconds)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -78,6 +78,20 @@ def missing(recipe: Recipe) -> str:
     except metadata.PackageNotFoundError as error:
         return f"{sys.executable} has no {error.name}: scripts/recipes makes .venvs/recipes"
     return ""
+
+
+def installed(recipes: Iterable[Recipe]) -> list[Recipe]:
+    """Those that can be measured. Names the others; raises ProgramError if none is left."""
+    found = []
+    for recipe in recipes:
+        reason = missing(recipe)
+        if reason:
+            print(f"{recipe.name} is left out: {reason}")
+        else:
+            found.append(recipe)
+    if not found:
+        raise ProgramError("no tool is installed that could be measured", 2)
+    return found
 
 
 def measure_cell(cell: Cell, seconds: float) -> dict[str, float]:
@@ -144,15 +158,7 @@ def measure(options: argparse.Namespace) -> sitting.Experiments:
         raise ProgramError("--policy: found one, where each recipe has its own", 2)
     # The tools inherit this process's environment.
     os.environ.pop(VARIABLE, None)
-    recipes = []
-    for recipe in map(named, options.recipe) if options.recipe else RECIPES:
-        reason = missing(recipe)
-        if reason:
-            print(f"{recipe.name} is left out: {reason}")
-        else:
-            recipes.append(recipe)
-    if not recipes:
-        raise ProgramError("no tool is installed that could be measured", 2)
+    recipes = installed(map(named, options.recipe) if options.recipe else RECIPES)
     if options.write:
         recipe_pages.check(recipes)
     cells = [cell for recipe in recipes for cell in (before(recipe), after(recipe))]
