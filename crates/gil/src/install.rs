@@ -10,7 +10,7 @@ use crate::counters::mapping::{self, MappingError};
 use crate::counters::{self, aggregation, free_list};
 use crate::gil::addresses::{self, Addresses};
 use crate::hook::slots::{self, SlotError};
-use crate::hook::{self, elf};
+use crate::hook::{self, elf, loading};
 use crate::installation::{self, Change, is_installed};
 use crate::parked_waits::{self, ThreadStates};
 use crate::queue::{self, waiters};
@@ -143,6 +143,7 @@ pub fn install(host: &Host, location: Location) -> Result<(), Refusal> {
         .map_err(Refusal::Slots)?;
     let learned = learn(host).inspect_err(|_| slots::unpatch())?;
     slots::patch_again();
+    loading::search_all(host.anchor);
 
     let now_ns = clock::now_ns();
     {

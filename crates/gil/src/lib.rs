@@ -19,6 +19,7 @@
 //! - [`trace`]: the same events one by one, on request.
 //! - [`profile`]: which Python code holds while others wait, on request.
 //! - [`parked_waits`]: the waits of a free-threaded build.
+//! - [`loops`]: the iterations of event loops.
 //! - [`finalization`]: what the parts may do while CPython ends.
 //!
 //! Beside that flow are [`install`] with [`learning`] and [`installation`], [`fork`],
@@ -47,6 +48,7 @@ mod install;
 mod installation;
 mod kernel_hints;
 mod learning;
+mod loops;
 mod membarrier;
 mod parked_waits;
 mod profile;
@@ -86,6 +88,7 @@ pub use snapshot::holds::{
     Hold, ThreadTimes, cpu_of_unanswered_ns, end_of_hold_ns, holds_longer_than, is_held,
     times_of_thread,
 };
+pub use snapshot::loops::LoopRow;
 pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_row};
 pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use trace::control::{
@@ -180,6 +183,14 @@ pub fn note_interpreter(gil_enabled: bool, switch_interval_us: u64) {
 /// The switch interval of the main interpreter that `note_interpreter` stored last.
 pub fn switch_interval_ns() -> Option<u64> {
     Some(counters::of_this_process()?.switch_interval_us.load(Relaxed) * 1_000)
+}
+
+/// From which duration on an iteration of an event loop is late. Without effect before the first
+/// install.
+pub fn set_late_loop_ns(late_ns: u64) {
+    if let Some(process) = counters::of_this_process() {
+        process.late_loop_ns.store(late_ns, Relaxed);
+    }
 }
 
 /// Compares with the interpreters that exist, by address and ID: closes the counters of those that

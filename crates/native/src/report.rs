@@ -1,6 +1,6 @@
 //! Snapshots and traces as Python dicts. `headway.gil` turns nanoseconds into the report's seconds.
 
-use headway_gil::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
+use headway_gil::{GilRow, LoopRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
 use headway_measure::Histogram;
 use headway_measure::scale::upper_bound_ns;
 use headway_python::attached::Attached;
@@ -19,7 +19,8 @@ pub fn process_dict<'py>(py: Attached<'py>, snapshot: &Snapshot) -> PyResult<Obj
         gils = list(py, &snapshot.gils, |row| gil_dict(py, row))?,
         threads = list(py, &snapshot.threads, |row| thread_dict(py, row))?,
         parks = parks,
-        unmeasured_events, unmeasured_gils,
+        loops = list(py, &snapshot.loops, |row| loop_dict(py, row))?,
+        late_loop_ns, unmeasured_loops, unmeasured_events, unmeasured_gils,
         children = list(py, &snapshot.children, |row| process_dict(py, row))?,
         unlisted_children,
     );
@@ -88,6 +89,20 @@ fn park_dict<'py>(py: Attached<'py>, row: &ParkRow) -> PyResult<Object<'py>> {
         name, alive, folded, stopping, stopping_ns,
         parked = histogram_dict(py, &row.parked)?,
         suspended = histogram_dict(py, &row.suspended)?,
+    );
+    dict(py, items)
+}
+
+fn loop_dict<'py>(py: Attached<'py>, row: &LoopRow) -> PyResult<Object<'py>> {
+    let items = fields!(
+        row;
+        native_id = row.native_id.map(u64::from),
+        name, alive, folded, polled_ns, iterating_ns, ran_blocked_ns, core_waited_ns,
+        half_squares_us2, late, late_computed_ns, late_waited_ns, late_blocked_ns,
+        duration = histogram_dict(py, &row.duration)?,
+        computed = histogram_dict(py, &row.computed)?,
+        waited = histogram_dict(py, &row.waited)?,
+        blocked = histogram_dict(py, &row.blocked)?,
     );
     dict(py, items)
 }

@@ -15,6 +15,9 @@ from headway.meter import machine
 from headway.report.distributions import (
     GIL_COUNTS,
     GIL_MAXIMA,
+    LOOP_COUNTS,
+    LOOP_MAXIMA,
+    LOOP_PARTS,
     PARK_TIMES,
     THREAD_COUNTS,
     THREAD_MAXIMA,
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     Key = Callable[[Raw], tuple[Any, ...]]
 
 
-KEPT = {*GIL_MAXIMA.values(), *THREAD_MAXIMA.values()}
+KEPT = {*GIL_MAXIMA.values(), *THREAD_MAXIMA.values(), *LOOP_MAXIMA.values()}
 
 
 def difference(after: Raw, before: Raw) -> Raw:
@@ -51,6 +54,7 @@ def difference(after: Raw, before: Raw) -> Raw:
     result["threads"] = _rows(after["threads"], before["threads"], _thread_key, sum_of_threads)
     if after["parks"] is not None and before["parks"] is not None:
         result["parks"] = _parks(after["parks"], before["parks"])
+    result["loops"] = _rows(after["loops"], before["loops"], _loop_key, _sum_of_loops)
     result["machine"] = _machine(after.get("machine"), before.get("machine"))
     earlier = {child["pid"]: child for child in before["children"]}
     result["children"] = [
@@ -83,6 +87,14 @@ def _parks(after: Raw, before: Raw) -> Raw:
 
 def _park_key(row: Raw) -> tuple[Any, ...]:
     return (row["native_id"] or row["name"],)
+
+
+def _loop_key(row: Raw) -> tuple[Any, ...]:
+    return ("sum",) if row["folded"] else (row["native_id"],)
+
+
+def _sum_of_loops(_row: Raw) -> list[tuple[Any, ...]]:
+    return [("sum",)]
 
 
 def _gil_key(row: Raw) -> tuple[Any, ...]:
@@ -123,10 +135,15 @@ def _rows(
 def _may_follow(after: Raw, before: Raw) -> bool:
     """Whether `after` can be the same row later. The kernel reuses the ids of threads."""
     revived = after["alive"] and not before["alive"]
-    counted = [
-        (row["parked"]["count"] if "parked" in row else row["takes"]) for row in (after, before)
-    ]
-    return not revived and bool(counted[0] >= counted[1])
+    return not revived and _count_of(after) >= _count_of(before)
+
+
+def _count_of(row: Raw) -> int:
+    """The number of a row's events, which only grows."""
+    for distribution in ("parked", "duration"):
+        if distribution in row:
+            return int(row[distribution]["count"])
+    return int(row["takes"])
 
 
 def _less(after: Raw, before: list[Raw]) -> Raw:
@@ -134,9 +151,9 @@ def _less(after: Raw, before: list[Raw]) -> Raw:
     for row in before:
         for key in after:
             adds_up = key.endswith("_ns") and key not in KEPT
-            if adds_up or key in (*GIL_COUNTS, *THREAD_COUNTS, "stopping"):
+            if adds_up or key in (*GIL_COUNTS, *THREAD_COUNTS, *LOOP_COUNTS, "stopping"):
                 result[key] -= row[key]
-    for key in ("wait", "hold", *PARK_TIMES):
+    for key in ("wait", "hold", *PARK_TIMES, *LOOP_PARTS.values()):
         if before and key in after:
             total = sum_distributions(row[key] for row in before)
             result[key] = _distribution_less(after[key], total)

@@ -10,6 +10,8 @@ from headway.report.distributions import (
     GIL_COUNTS,
     GIL_MAXIMA,
     GIL_TIMES,
+    LOOP_PARTS,
+    LOOP_TIMES,
     PARK_TIMES,
     THREAD_COUNTS,
     THREAD_MAXIMA,
@@ -19,9 +21,11 @@ from headway.report.distributions import (
 )
 from headway.report.model import (
     SCHEMA,
+    EventLoopRow,
     FreeThreading,
     GilReport,
     GilRow,
+    LateLine,
     Machine,
     ParkedThreadRow,
     Stopping,
@@ -91,8 +95,13 @@ def _process(raw: Raw) -> GilReport:
         threads=sorted(map(_thread, raw["threads"]), key=lambda row: -row.waited_s),
         machine=None if raw.get("machine") is None else Machine(**raw["machine"]),
         free_threading=None if raw["parks"] is None else _free_threading(raw["parks"]),
+        event_loops=sorted(
+            (_event_loop(row, raw) for row in raw["loops"]),
+            key=lambda row: (-row.late_s, -row.iteration.sum_s),
+        ),
         unmeasured_events=raw["unmeasured_events"],
         unmeasured_gils=raw["unmeasured_gils"],
+        unmeasured_loops=raw["unmeasured_loops"],
         children=[_process(child) for child in raw["children"]],
         unlisted_children=raw["unlisted_children"],
     )
@@ -159,6 +168,24 @@ def _free_threading(parks: Raw) -> FreeThreading:
         **{key: to_histogram(sum_distributions(row[key] for row in rows)) for key in PARK_TIMES},
         stopping=_stopping(rows),
         threads=sorted(threads, key=lambda row: -row.parked.sum_s),
+    )
+
+
+def _event_loop(row: Raw, process: Raw) -> EventLoopRow:
+    parts = {name: to_histogram(row[raw]) for name, raw in LOOP_PARTS.items()}
+    watched_s = row["polled_ns"] / NS + parts["iteration"].sum_s
+    return EventLoopRow(
+        native_id=row["native_id"],
+        name=_name(row),
+        alive=row["alive"],
+        folded=row["folded"],
+        iterating_now_s=_longest(row["iterating_ns"]),
+        mean_lag_s=row["half_squares_us2"] / 1e12 / watched_s if watched_s else None,
+        late_limit_s=process["late_loop_ns"] / NS,
+        late=row["late"],
+        **{f"{key}_s": row[f"{key}_ns"] / NS for key in LOOP_TIMES},
+        **parts,
+        lines=[LateLine(**line) for line in row.get("lines", ())],
     )
 
 

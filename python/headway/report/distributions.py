@@ -45,6 +45,23 @@ THREAD_PARTS = (
 # The waits of threads in a free-threaded build (`parked_waits` in crates/gil): for locks and
 # events, and while another thread stops the world.
 PARK_TIMES = ("parked", "suspended")
+# An iteration of an event loop and its parts, by their name in the report, and the other times of a
+# loop (`loops` in crates/gil).
+LOOP_PARTS = {
+    "iteration": "duration",
+    "computed": "computed",
+    "waited": "waited",
+    "blocked": "blocked",
+}
+LOOP_TIMES = (
+    "polled",
+    "late_computed",
+    "late_waited",
+    "late_blocked",
+    "ran_blocked",
+    "core_waited",
+)
+LOOP_COUNTS = ("late", "half_squares_us2")
 # Maxima by their name in the report: raw figures that have neither a sum nor a difference. The
 # policies other than interval keep those of GIL_MAXIMA, by the class of the waiting thread.
 GIL_MAXIMA = {
@@ -60,6 +77,7 @@ THREAD_MAXIMA = {
     "holding_now_s": "holding_ns",
     "waiting_now_s": "waiting_ns",
 }
+LOOP_MAXIMA = {"iterating_now_s": "iterating_ns"}
 
 
 def sum_distributions(distributions: Iterable[Raw]) -> Raw:

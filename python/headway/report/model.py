@@ -356,6 +356,90 @@ class FreeThreading(Record):
     threads: list[ParkedThreadRow]  #: A row for each thread.
 
 
+class LateLine(Record):
+    """A line that an event loop was late for. `line` is 0 if it is unknown."""
+
+    FIELDS: ClassVar[Fields] = {
+        "part": _TEXT,
+        "function": _TEXT,
+        "file": _TEXT,
+        "line": _INTEGER,
+        "callback": _or_null(_TEXT),
+        "thread": _or_null(_TEXT),
+        "late_s": _NUMBER,
+        "readings": _INTEGER,
+    }
+    __slots__ = tuple(FIELDS)
+    part: str  #: `computed`, `waited` or `blocked`: what the loop did meanwhile.
+    function: str  #: The innermost function; for `waited`, that of the thread that held the GIL.
+    file: str  #: Its file.
+    line: int  #: The line; 0 if unknown.
+    callback: str | None  #: The coroutine or callback that the loop ran; null if it is unknown.
+    thread: str | None  #: The thread that held the GIL; null for the loop's own lines.
+    late_s: float  #: How long late iterations took there.
+    readings: int  #: How often the stack was read there.
+
+
+_LOOP_PARTS = ("iteration", "computed", "waited", "blocked")
+
+
+class EventLoopRow(Record):
+    """An event loop: a thread that waits for events on one epoll descriptor again and again. An
+    iteration lasts from the end of one wait to the begin of the next. `computed`, `waited` and
+    `blocked` are its parts, and add up to it. `folded` is the number of ended loops that the row
+    sums up; 0 for a single loop."""
+
+    FIELDS: ClassVar[Fields] = {
+        "native_id": _INTEGER_OR_NULL,
+        "name": _TEXT,
+        "alive": _BOOLEAN,
+        "folded": _INTEGER,
+        "polled_s": _NUMBER,
+        "iterating_now_s": _SECONDS_OR_NULL,
+        "mean_lag_s": _SECONDS_OR_NULL,
+        "late_limit_s": _NUMBER,
+        "late": _INTEGER,
+        **dict.fromkeys(
+            ("late_computed_s", "late_waited_s", "late_blocked_s", "ran_blocked_s"), _NUMBER
+        ),
+        "core_waited_s": _NUMBER,
+        **dict.fromkeys(_LOOP_PARTS, Histogram.decode),
+        "lines": _list_of(LateLine.decode),
+    }
+    __slots__ = tuple(FIELDS)
+    native_id: int | None  #: The kernel's ID of the thread; null for a sum.
+    name: str  #: The name of the thread.
+    alive: bool  #: Whether the thread existed at the end.
+    folded: int  #: How many ended loops the row sums up; 0 for a single loop.
+    polled_s: float  #: How long it waited for events.
+    #: How long its last iteration had lasted at the end; null while it waited for events.
+    iterating_now_s: float | None
+    #: How long an event that comes at a random moment waits on average for the end of an
+    #: iteration; null without iterations.
+    mean_lag_s: float | None
+    late_limit_s: float  #: From which duration on an iteration is late.
+    late: int  #: How many iterations were late.
+    late_computed_s: float  #: The part of late iterations in which it held the GIL.
+    late_waited_s: float  #: The part of late iterations in which it waited for the GIL.
+    late_blocked_s: float  #: The rest of late iterations.
+    #: The part of `blocked` in which the thread ran, as in C code that has dropped the GIL.
+    ran_blocked_s: float
+    #: The part of `blocked` in which the thread waited for a core, in iterations that were read.
+    core_waited_s: float
+    iteration: Histogram  #: The durations of iterations.
+    #: The times in which it held the GIL; without a GIL, its CPU time.
+    computed: Histogram
+    #: The times in which it waited for the GIL; without a GIL, in which it was parked.
+    waited: Histogram
+    blocked: Histogram  #: The rest: sleeps, files, C code that has dropped the GIL.
+    lines: list[LateLine]  #: The lines that it was late for, the longest first.
+
+    @property
+    def late_s(self) -> float:
+        """The sum of its late iterations."""
+        return self.late_computed_s + self.late_waited_s + self.late_blocked_s
+
+
 class GilReport(Record):
     """The report of a process and its children. `gil` is "enabled" or "disabled"; `wall_s` is how
     long the process was watched."""
@@ -374,12 +458,14 @@ class GilReport(Record):
         "threads": _list_of(ThreadRow.decode),
         "machine": _or_null(Machine.decode),
         "free_threading": _or_null(FreeThreading.decode),
+        "event_loops": _list_of(EventLoopRow.decode),
         "unmeasured_events": _INTEGER,
         "unmeasured_gils": _INTEGER,
+        "unmeasured_loops": _INTEGER,
         "children": lambda value, path: _list_of(GilReport.decode)(value, path),
         "unlisted_children": _INTEGER,
     }
-    ADDED = ("unmeasured_gils", "machine")
+    ADDED = ("unmeasured_gils", "machine", "event_loops", "unmeasured_loops")
     __slots__ = tuple(FIELDS)
     schema: int  #: The version of this format: 2.
     python: str  #: The version of CPython.
@@ -398,10 +484,14 @@ class GilReport(Record):
     machine: Machine | None
     #: The waits of a free-threaded build; null for other builds.
     free_threading: FreeThreading | None
+    #: A row for each event loop, the latest first; null if they were not measured.
+    event_loops: list[EventLoopRow] | None
     unmeasured_events: int  #: Events of threads that found no free row of counters.
     #: Own GILs of sub-interpreters that found no room in the counters when these were made; null if
     #: they were not counted.
     unmeasured_gils: int | None
+    #: Threads with event loops that found no room in the counters; null if they were not counted.
+    unmeasured_loops: int | None
     children: list[GilReport]  #: The reports of the child processes.
     unlisted_children: int  #: How many child processes have no report.
 

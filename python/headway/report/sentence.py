@@ -6,7 +6,7 @@ that a reader can check it against the table, and names no cause that the figure
 
 from __future__ import annotations
 
-from headway.report import columns, diagnosis, processes, thresholds, units
+from headway.report import columns, diagnosis, event_loops, processes, thresholds, units
 from headway.report.diagnosis import Contention, Parking
 
 TYPE_CHECKING = False
@@ -57,10 +57,23 @@ def _waiting_s(process: GilReport) -> tuple[float, float]:
 
 
 def _sentence_of(report: GilReport) -> str:
-    """Describes the GIL of one process that threads waited for longest."""
+    """Describes one process: what limits its threads, and its latest event loop."""
+    limited = _limited(report)
+    late = event_loops.sentence(report)
+    if limited is None:
+        return late or _not_limited(report)
+    return limited if late is None else f"{limited} {late}"
+
+
+def _waited_for_most(report: GilReport) -> GilRow | None:
+    """The GIL of one process that threads waited for longest."""
     gils = [gil for gil in report.gils if gil.takes]
-    gil = max(gils, key=lambda each: each.wait.sum_s, default=None)
-    waits = gil.wait.count if gil else 0
+    return max(gils, key=lambda each: each.wait.sum_s, default=None)
+
+
+def _limited(report: GilReport) -> str | None:
+    """Describes what limits the threads of one process; None if nothing does."""
+    gil = _waited_for_most(report)
     parks = report.free_threading
     if report.gil == "disabled" and parks is not None:
         limited = _of_parks(parks, report.wall_s)
@@ -72,10 +85,30 @@ def _sentence_of(report: GilReport) -> str:
     taken = _cores_taken(report, gil)
     if taken is not None and gil is not None:
         return taken + _besides_taken_cores(report, gil)
-    parked = _parked(parks)
+    if gil is None or not gil.wait.count:
+        return None
+    threads = report.threads_of(gil)
+    if not threads:
+        return None
+    contention = contention_of(gil, threads, report.switch_interval_s)
+    found = diagnosis.findings(contention)
+    if not found:
+        return None
+    shown = _Waits(gil, threads, report, contention)
+    said = shown.first(found[0])
+    if found == [diagnosis.GIL_BOUND]:
+        said += " No policy helps; more processes do."
+    return said + shown.besides(found[1:])
+
+
+def _not_limited(report: GilReport) -> str:
+    """Describes the waits of a process that nothing limits."""
+    gil = _waited_for_most(report)
+    waits = gil.wait.count if gil else 0
     if report.gil == "disabled" and not waits:
-        came_on = units.seconds(sum(each.held_s for each in gils))
-        during = f"; it came on for {came_on} in all" if gils else ""
+        parked = _parked(report.free_threading)
+        came_on = units.seconds(sum(each.held_s for each in report.gils))
+        during = f"; it came on for {came_on} in all" if _waited_for_most(report) else ""
         said = f"The GIL is disabled (free-threaded): there is nothing to wait for{during}."
         return said if parked is None else f"{said} {parked}"
     if gil is None:
@@ -88,7 +121,7 @@ def _sentence_of(report: GilReport) -> str:
         if longest_s < thresholds.SLOW_ANSWER_S.value:
             return said
         return f"{said.removesuffix('.')}, for up to {units.seconds(longest_s)} at a time."
-    return _of_waits(gil, threads, report)
+    return _of_few_waits(gil, threads, report.switch_interval_s)
 
 
 def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
@@ -269,16 +302,8 @@ def _slow_answer_s(process: GilReport) -> float:
     return limit_s
 
 
-def _of_waits(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> str:
-    interval_s = report.switch_interval_s
+def _of_few_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> str:
     contention = contention_of(gil, threads, interval_s)
-    found = diagnosis.findings(contention)
-    if found:
-        shown = _Waits(gil, threads, report, contention)
-        said = shown.first(found[0])
-        if found == [diagnosis.GIL_BOUND]:
-            said += " No policy helps; more processes do."
-        return said + shown.besides(found[1:])
     waiter = max(threads, key=_waited_s)
     waited = _waited(waiter, gil)
     if diagnosis.is_little(contention):

@@ -9,17 +9,33 @@ from __future__ import annotations
 
 import os
 
-from headway.report import columns, processes, sentence, thread_groups, units, wait_scale
+from headway.report import (
+    columns,
+    event_loops,
+    processes,
+    sentence,
+    thread_groups,
+    units,
+    wait_scale,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headway.report.model import FreeThreading, GilReport, GilRow, ParkedThreadRow, ThreadRow
+    from headway.report.model import (
+        EventLoopRow,
+        FreeThreading,
+        GilReport,
+        GilRow,
+        ParkedThreadRow,
+        ThreadRow,
+    )
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 MAX_THREADS = 20
 MAX_OTHERS = 30
+MAX_LOOPS, MAX_LINES = 10, 6
 MIN_NAME = 12
 # The columns left of a histogram's bars: multiple, limit, axis.
 LABEL_COLUMNS = 21
@@ -107,6 +123,8 @@ def _figures(process: GilReport, style: Style) -> list[str]:
     for gil in process.gils:
         if gil.wait.count:
             lines += [*_waits(gil, process, style), ""]
+    if process.event_loops:
+        lines += [*_event_loops(process.event_loops, style), ""]
     if process.free_threading:
         lines += [*_free_threading(process.free_threading, process.wall_s, style), ""]
     return lines
@@ -274,6 +292,66 @@ def _waits(gil: GilRow, report: GilReport, style: Style) -> list[str]:
     return lines
 
 
+LOOP_COLUMNS = (
+    "event loop",
+    "a second",
+    "busy",
+    "p50",
+    "p99",
+    "longest",
+    "computed",
+    "waited",
+    "blocked",
+)
+
+
+def _event_loops(rows: Sequence[EventLoopRow], style: Style) -> list[str]:
+    """The iterations of event loops, and the lines that made them late."""
+    table = []
+    for row in rows[:MAX_LOOPS]:
+        iteration = row.iteration
+        watched_s = row.polled_s + iteration.sum_s
+        times = (iteration.p50_s, iteration.p99_s, iteration.max_s)
+        sums = (row.computed.sum_s, row.waited.sum_s, row.blocked.sum_s)
+        table.append(
+            [
+                columns.name(row.name),
+                f"{iteration.count / watched_s:,.0f}" if watched_s else "-",
+                units.share(iteration.sum_s, watched_s),
+                *(units.seconds(time) for time in (*times, *sums)),
+            ]
+        )
+    lines = _table(LOOP_COLUMNS, table, style, ("p50", "a second"))
+    if len(rows) > MAX_LOOPS:
+        more = units.number(len(rows) - MAX_LOOPS, "more event loop")
+        lines.append(style.dim(f"and {more} (the JSON of --json FILE has them all)"))
+    for row in rows[:MAX_LOOPS]:
+        lines += _late_lines(row, style)
+    return lines
+
+
+def _late_lines(row: EventLoopRow, style: Style) -> list[str]:
+    if not row.late:
+        return []
+    named_s = sum(line.late_s for line in row.lines)
+    lines = [
+        f"  {columns.name(row.name)}: {units.number(row.late, 'iteration')} of "
+        f"{units.seconds(row.late_limit_s)} or longer, {units.seconds(row.late_s)} in all"
+    ]
+    for line in row.lines[:MAX_LINES]:
+        where = event_loops.code(line)
+        if line.callback is not None:
+            where += f", by {columns.name(line.callback)}"
+        if line.thread is not None:
+            where += f", held by {columns.name(line.thread)}"
+        lines += _labelled(line.part, line.late_s, where, style)
+    other_s = named_s - sum(line.late_s for line in row.lines[:MAX_LINES])
+    if units.seconds(other_s) != "0 s" and len(row.lines) > MAX_LINES:
+        more = units.number(len(row.lines) - MAX_LINES, "more line")
+        lines.append(style.dim(f"  and {more}: {units.seconds(other_s)}"))
+    return lines
+
+
 def _free_threading(parks: FreeThreading, wall_s: float, style: Style) -> list[str]:
     """The waits of a free-threaded build, and the threads that waited for locks and events; see
     "parked" in docs/design/words.md."""
@@ -370,6 +448,8 @@ def _missing(report: GilReport) -> str:
         lacks.append(f"{units.number(report.unmeasured_events, 'event')} of threads")
     if report.unmeasured_gils:
         lacks.append(f"{units.number(report.unmeasured_gils, 'own GIL')} of sub-interpreters")
+    if report.unmeasured_loops:
+        lacks.append(units.number(report.unmeasured_loops, "event loop"))
     if report.unlisted_children:
         lacks.append(f"{report.unlisted_children:,} of the children")
     return f"Not counted, for want of room: {', '.join(lacks)}." if lacks else ""

@@ -142,6 +142,19 @@ SLOW_ANSWER_S = Threshold(
     "drop request.",
     "The kernel runs other programs for a few milliseconds now and then.",
 )
+LOOP_LATE_S = Threshold(
+    0.1,
+    "s",
+    "An event loop is named as late if an iteration took this long,",
+    "asyncio's debug mode logs callbacks of this length.",
+)
+LOOP_LATE_SHARE = Threshold(
+    0.01,
+    "share",
+    "or if its late iterations, of 20 ms or what the program says, are at least this part of the"
+    " time in which it was watched.",
+    "One event in a hundred comes in such an iteration.",
+)
 LOCK_WAIT_S = Threshold(
     0.05,
     "s",

@@ -32,7 +32,7 @@ use super::process::ProcessCounters;
 pub const SLOTS: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"HEADWAY1");
 /// Changes whenever a field of the counters moves.
-const LAYOUT: u64 = 6 << 48 | (size_of::<ProcessCounters>() as u64) << 8 | SLOTS as u64;
+const LAYOUT: u64 = 7 << 48 | (size_of::<ProcessCounters>() as u64) << 8 | SLOTS as u64;
 
 /// The first bytes of a mapping.
 #[repr(C, align(4096))]

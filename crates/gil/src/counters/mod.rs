@@ -15,6 +15,7 @@
 //! The mutex makes one writer of many threads. Comments of fields state the exceptions.
 
 pub mod aggregation;
+mod event_loop;
 pub mod file;
 pub mod free_list;
 mod gil;
@@ -24,9 +25,11 @@ pub mod state;
 mod text;
 mod thread;
 
+pub use event_loop::LoopCounters;
 pub use gil::{GilCounters, gap};
 pub use process::{
-    GILS, NO_GIL, ProcessCounters, ROWS, forget_process, of_this_process, set_of_this_process,
+    GILS, LOOPS, NO_GIL, ProcessCounters, ROWS, forget_process, of_this_process,
+    set_of_this_process,
 };
 pub use text::{NAME_BYTES, Name};
 pub use thread::ThreadCounters;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*}
 
 use headway_measure::clock;
 
+use super::event_loop::LoopCounters;
 use super::gil::GilCounters;
 use super::state;
 use super::text::{Name, Text};
@@ -18,6 +19,8 @@ pub const NO_GIL: usize = GILS - 2;
 /// Rows per process: pairs of a thread and a GIL. A row is an index into
 /// [`ProcessCounters::threads`].
 pub const ROWS: usize = 2048;
+/// Event loops per process. The last one is a sum of loops that ended.
+pub const LOOPS: usize = 32;
 /// Bytes of a command line that are stored; the rest of a longer one is left out.
 pub const COMMAND_BYTES: usize = 1024;
 
@@ -44,6 +47,11 @@ pub struct ProcessCounters {
     /// Own GILs that found no room in the table of GILs when their interpreters were made, or when
     /// the meter was installed. Writers: holders of the lock of the table.
     pub unmeasured_gils: AtomicU32,
+    /// Threads that waited for events and found no room for a loop. Writers: hooks, by atomic
+    /// addition.
+    pub unmeasured_loops: AtomicU32,
+    /// From which duration on an iteration of an event loop is late. Writer: the program.
+    pub late_loop_ns: AtomicU64,
     /// The CPU time of the process when its counters opened.
     pub cpu_opened_ns: AtomicU64,
     /// The CPU time of the process when its counters closed; while they are open, when the process
@@ -58,6 +66,7 @@ pub struct ProcessCounters {
     /// process, those of its parent. Empty if they cannot be read.
     pub command: Text<COMMAND_BYTES>,
     pub gils: [GilCounters; GILS],
+    pub loops: [LoopCounters; LOOPS],
     pub threads: [ThreadCounters; ROWS],
 }
 
@@ -74,10 +83,20 @@ impl ProcessCounters {
         &self.gils[index % GILS]
     }
 
+    /// The counters of a loop. For hooks: an impossible index wraps instead of panicking.
+    #[inline]
+    pub fn event_loop(&self, index: usize) -> &LoopCounters {
+        &self.loops[index % LOOPS]
+    }
+
     /// Opens empty counters, except for those of threads, which `free_list` resets.
     pub fn reset(&self, now_ns: u64, python: &str, gil_enabled: bool) {
         self.gils.iter().for_each(|gil| gil.state.store(state::FREE, Relaxed));
         self.gils[ENDED_GILS].clear();
+        for each in &self.loops {
+            each.state.store(state::FREE, Relaxed);
+            each.clear();
+        }
         self.python.set(python.as_bytes());
         // A forked process that installs the meter again keeps its origin.
         if self.parent_pid.load(Relaxed) == 0 {
@@ -88,6 +107,7 @@ impl ProcessCounters {
         self.gil_enabled.store(gil_enabled as u32, Relaxed);
         self.unmeasured.store(0, Relaxed);
         self.unmeasured_gils.store(0, Relaxed);
+        self.unmeasured_loops.store(0, Relaxed);
         self.sees_parks.store(0, Relaxed);
         self.open_cpu_time();
         self.closed_ns.store(0, Relaxed);
@@ -105,6 +125,7 @@ impl ProcessCounters {
         self.policy.store(parent.policy.load(Relaxed), Relaxed);
         self.switch_interval_us.store(parent.switch_interval_us.load(Relaxed), Relaxed);
         self.sees_parks.store(parent.sees_parks.load(Relaxed), Relaxed);
+        self.late_loop_ns.store(parent.late_loop_ns.load(Relaxed), Relaxed);
         self.open_cpu_time();
         self.opened_ns.store(now_ns, Relaxed);
     }

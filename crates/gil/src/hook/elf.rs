@@ -93,6 +93,14 @@ impl Object {
         search.found
     }
 
+    /// The loaded objects whose path `is_wanted` accepts.
+    pub fn named(is_wanted: fn(&CStr) -> bool) -> Vec<Self> {
+        let mut search = NamedSearch { is_wanted, found: Vec::new() };
+        // SAFETY: the callback gets the `NamedSearch` that lives until the call returns.
+        unsafe { libc::dl_iterate_phdr(Some(visit_named), (&raw mut search).cast()) };
+        search.found
+    }
+
     pub fn contains(&self, address: usize) -> bool {
         self.segments.iter().any(|segment| segment.contains(&address))
     }
@@ -208,6 +216,38 @@ unsafe extern "C" fn visit_object(
 ) -> c_int {
     // SAFETY: `containing` passes a Search; the linker passes a valid description.
     let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
+    let object = described(info);
+    if !object.contains(search.address) || object.dynamic.is_null() {
+        return 0;
+    }
+    search.found = Some(object);
+    1
+}
+
+struct NamedSearch {
+    is_wanted: fn(&CStr) -> bool,
+    found: Vec<Object>,
+}
+
+unsafe extern "C" fn visit_named(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: `named` passes a NamedSearch; the linker passes a valid description.
+    let (search, info) = unsafe { (&mut *search.cast::<NamedSearch>(), &*info) };
+    // SAFETY: the linker's name of the object, a C string or null.
+    let is_wanted =
+        !info.dlpi_name.is_null() && (search.is_wanted)(unsafe { CStr::from_ptr(info.dlpi_name) });
+    if is_wanted {
+        let object = described(info);
+        search.found.extend((!object.dynamic.is_null()).then_some(object));
+    }
+    0
+}
+
+/// The object that the linker describes.
+fn described(info: &libc::dl_phdr_info) -> Object {
     let base = info.dlpi_addr as usize;
     let mut object =
         Object { base, dynamic: std::ptr::null(), segments: Vec::new(), read_only: None };
@@ -223,9 +263,5 @@ unsafe extern "C" fn visit_object(
             _ => {}
         }
     }
-    if !object.contains(search.address) || object.dynamic.is_null() {
-        return 0;
-    }
-    search.found = Some(object);
-    1
+    object
 }

@@ -1,4 +1,5 @@
-//! The functions that replace pthread functions in CPython's global offset table, and their list.
+//! The functions that replace those of the C library in CPython's global offset table, and their
+//! list.
 //!
 //! Each hook has the same four steps: recognize the object; count what happens; call the original
 //! function; count how it ended. Hooks run in every thread of the process.
@@ -23,6 +24,10 @@
 //! GIL in the table, with the interpreter's ID, and the interpreter may end before anything else
 //! runs.
 //!
+//! **Without a GIL** run the hooks of [`polling`]: where a thread waits for events. They take no
+//! lock and follow the rules of the hooks with the mutex. [`loading`] has the one hook that may
+//! allocate.
+//!
 //! `extern "C-unwind"`: `pthread_cancel` and `pthread_exit` unwind through the frame of a waiting
 //! hook. No waiting hook owns a value that needs dropping.
 
@@ -37,7 +42,9 @@ macro_rules! original {
 mod condition;
 pub mod elf;
 mod lifecycle;
+pub mod loading;
 mod mutex;
+mod polling;
 mod scheduling;
 mod semaphores;
 pub mod slots;
@@ -61,7 +68,7 @@ pub fn hooks(semaphore_waits: bool) -> Vec<Hook> {
     condition::hooks()
         .into_iter()
         .chain(lifecycle::hooks())
-        .chain([mutex::hook()])
+        .chain([mutex::hook(), loading::hook()])
         .chain(semaphores)
         .collect()
 }

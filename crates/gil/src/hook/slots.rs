@@ -1,4 +1,5 @@
-//! Writes hooks into slots of the interpreter's global offset table, and removes them again.
+//! Writes hooks into slots of the global offset tables of the interpreter and of extension modules,
+//! and removes them again.
 //!
 //! The value of a slot is not always the function to call. Before the first call of a lazily bound
 //! symbol it is a stub inside the object itself, which makes the dynamic linker overwrite the slot
@@ -58,6 +59,26 @@ pub fn patch(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
     Ok(())
 }
 
+/// Writes hooks into slots of a further object, which is never unloaded. Skips a slot whose
+/// function is not the one that the hook calls, and those that cannot be written to.
+pub fn patch_more(object: &Object, hooks: &[Hook]) {
+    let mut patched = PATCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for hook in hooks {
+        for slot in object.slots_of(hook.symbol) {
+            let Some(slot) = unpatched(object, hook, slot, &patched) else { continue };
+            let Some(original) = slot.original_now else { continue };
+            let known = hook.original.load(Relaxed);
+            if known != 0 && known != original {
+                continue;
+            }
+            hook.original.store(original, Release);
+            if write(&slot.slot, slot.slot.hook).is_ok() {
+                patched.push(slot.slot);
+            }
+        }
+    }
+}
+
 /// Writes hooks that [`unpatch`] leaves into the slots of the object that has the function
 /// `anchor`. Skips symbols without a slot, and slots that have their hook already.
 pub fn patch_for_good(anchor: *const c_void, hooks: &[Hook]) -> Result<(), SlotError> {
@@ -77,28 +98,47 @@ fn find(object: &Object, hooks: &[Hook], patched: &[Patched]) -> Result<Vec<Patc
             return Err(SlotError::NoSlot(name));
         }
         for slot in slots {
-            // Another program hooked the slot after us, and still calls our hook.
-            if patched.iter().any(|left| left.address == slot.address) {
-                continue;
-            }
-            // SAFETY: the slot's address came from the object's relocations.
-            let before = unsafe { (*(slot.address as *const AtomicUsize)).load(Acquire) };
-            if before == hook.replacement as usize {
-                continue;
-            }
-            let original = match before {
-                0 => lookup(hook.symbol, &slot),
-                stub if object.contains(stub) => lookup(hook.symbol, &slot),
-                function => Some(function),
-            };
-            hook.original.store(original.ok_or(SlotError::NoFunction(name))?, Release);
-            let read_only =
-                object.read_only.as_ref().is_some_and(|range| range.contains(&slot.address));
-            let (hook, original) = (hook.replacement as usize, hook.original);
-            found.push(Patched { address: slot.address, before, hook, original, read_only });
+            let Some(slot) = unpatched(object, hook, slot, patched) else { continue };
+            let original = slot.original_now.ok_or(SlotError::NoFunction(name))?;
+            hook.original.store(original, Release);
+            found.push(slot.slot);
         }
     }
     Ok(found)
+}
+
+/// A slot without our hook, and the function that is to be called in its place; `None` if there is
+/// none.
+struct Unpatched {
+    slot: Patched,
+    original_now: Option<usize>,
+}
+
+/// Describes a slot for `hook`; `None` if the slot has it.
+fn unpatched(
+    object: &Object,
+    hook: &Hook,
+    slot: FoundSlot,
+    patched: &[Patched],
+) -> Option<Unpatched> {
+    // Another program hooked the slot after us, and still calls our hook.
+    if patched.iter().any(|left| left.address == slot.address) {
+        return None;
+    }
+    // SAFETY: the slot's address came from the object's relocations.
+    let before = unsafe { (*(slot.address as *const AtomicUsize)).load(Acquire) };
+    if before == hook.replacement as usize {
+        return None;
+    }
+    let original_now = match before {
+        0 => lookup(hook.symbol, &slot),
+        stub if object.contains(stub) => lookup(hook.symbol, &slot),
+        function => Some(function),
+    };
+    let read_only = object.read_only.as_ref().is_some_and(|range| range.contains(&slot.address));
+    let (hook, original) = (hook.replacement as usize, hook.original);
+    let slot = Patched { address: slot.address, before, hook, original, read_only };
+    Some(Unpatched { slot, original_now })
 }
 
 /// Restores hooks that the dynamic linker has overwritten, because another thread made the first

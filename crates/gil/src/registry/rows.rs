@@ -112,6 +112,13 @@ pub fn counters_of_this_thread() -> impl Iterator<Item = &'static ThreadCounters
     links_to_gils_of_this_thread().map(Link::counters)
 }
 
+/// The counters of the calling thread's waits without a GIL; see `parked_waits`. For hooks.
+pub fn waits_without_gil_of_this_thread() -> Option<&'static ThreadCounters> {
+    let no_gil = gils::no_gil().serial.load(Relaxed);
+    let mut links = current().map_or(&[][..], |thread| &thread.links).iter();
+    links.find(|link| no_gil != 0 && link.serial.load(Relaxed) == no_gil).map(Link::counters)
+}
+
 /// The rows that the calling thread has for open GILs that it does not hold.
 pub fn rows_without_gil_of_this_thread() -> impl Iterator<Item = u32> {
     let holds = |serial: u32| {

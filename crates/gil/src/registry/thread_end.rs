@@ -9,7 +9,7 @@ use headway_threads::process_end;
 use super::gils;
 use super::threads::Thread;
 use crate::counters::{self, NAME_BYTES, aggregation, free_list};
-use crate::{profile, registry_lock, trace};
+use crate::{loops, profile, registry_lock, trace};
 
 /// The destructor of the key of `threads`. Runs in each measured thread as it ends, usually after
 /// its last event. If a later destructor uses Python, the thread gets a new entry.
@@ -52,6 +52,7 @@ fn end(thread: &Thread) {
             aggregation::end_row(counters);
         }
     }
+    loops::thread_ended(thread, process, name, &registry);
     if thread.has_replaced_links() {
         thread.forget_replaced_links();
         free_list::used(process)

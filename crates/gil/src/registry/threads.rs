@@ -62,6 +62,9 @@ pub struct Thread {
     /// The slice that a policy gives the thread; 0 for one switch interval of the GIL. Writer and
     /// reader: the thread.
     switch_interval_ns: AtomicU64,
+    /// The index of the counters of the thread's event loop plus one; 0 if it runs none. Writer and
+    /// reader: the thread. Also written by a forked child, at an install, and where it ends.
+    pub event_loop: AtomicU32,
     /// Writers: holders of the registry lock. Reader: the thread, in its first event on a GIL, and
     /// holders of the lock.
     pub name: Name,
@@ -94,6 +97,7 @@ impl Thread {
     fn forget_thread(&self) {
         self.name.set(b"");
         self.replaced_links.store(0, Relaxed);
+        self.event_loop.store(0, Relaxed);
         self.links.iter().for_each(|link| link.serial.store(0, Relaxed));
         self.native_id.store(0, Release);
     }
@@ -106,6 +110,7 @@ static THREADS: [Thread; ROWS] = [const {
         links: [const { Link::new() }; LINKS],
         replaced_links: AtomicU32::new(0),
         switch_interval_ns: AtomicU64::new(0),
+        event_loop: AtomicU32::new(0),
         name: Name::new(),
     }
 }; ROWS];
@@ -186,6 +191,12 @@ fn take_entry(native_id: u32) -> Option<&'static Thread> {
     })
 }
 
+/// An entry as that of another thread.
+#[cfg(test)]
+pub fn take_entry_for_test() -> &'static Thread {
+    take_entry(1 << 30).unwrap()
+}
+
 /// The entry that was taken to store a name for the calling thread.
 fn stored_for(native_id: u32) -> Option<&'static Thread> {
     if UNSEEN.load(Relaxed) == 0 {
@@ -231,10 +242,11 @@ pub fn set_switch_interval_of_this_thread_ns(interval_ns: u64) {
 }
 
 /// Clears the links of all threads to counters, in a forked child or at a new install. No other
-/// thread may run a hook meanwhile.
+/// thread may run a hook of a GIL meanwhile; a wait for events finds another installation.
 pub fn forget_links() {
     for thread in THREADS.iter().filter(|thread| thread.native_id.load(Relaxed) != 0) {
         thread.links.iter().for_each(|link| link.serial.store(0, Relaxed));
+        thread.event_loop.store(0, Relaxed);
     }
 }
 

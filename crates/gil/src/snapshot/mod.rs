@@ -6,6 +6,7 @@
 
 mod copies;
 pub mod holds;
+pub mod loops;
 mod rows;
 pub mod totals;
 
@@ -23,6 +24,7 @@ use crate::gil::Gil;
 use crate::registry::gils;
 use crate::registry_lock;
 use copies::Copies;
+use loops::{LoopRow, loop_rows};
 pub use rows::{GilRow, ParkRow, ThreadRow};
 use rows::{gil_row, holding, park_row, thread_row};
 
@@ -57,6 +59,11 @@ pub struct Snapshot {
     pub threads: Vec<ThreadRow>,
     /// `None` on a build with a GIL.
     pub parks: Option<Parks>,
+    pub loops: Vec<LoopRow>,
+    /// From which duration on an iteration of a loop is late.
+    pub late_loop_ns: u64,
+    /// Threads that waited for events and found no room for a loop.
+    pub unmeasured_loops: u32,
     /// Events of threads that found no free row.
     pub unmeasured_events: u64,
     /// Own GILs that found no room.
@@ -154,6 +161,7 @@ fn own_snapshot(process: &'static ProcessCounters) -> Snapshot {
     };
     let cpu_ns = Some(process.cpu_noted_ns.load(Relaxed));
     snapshot.parks = parks_of(process, cpu_ns, true);
+    snapshot.loops = loop_rows(process, true, end_ns);
     snapshot.wall_ns = end_ns.saturating_sub(process.opened_ns.load(Relaxed));
     snapshot
 }
@@ -193,6 +201,7 @@ fn other_snapshot(process: &ProcessCounters, is_over: bool) -> Option<Snapshot> 
         _ => Some(process.cpu_noted_ns.load(Relaxed)),
     };
     snapshot.parks = parks_of(process, cpu_ns, snapshot.alive);
+    snapshot.loops = loop_rows(process, snapshot.alive, end_ns);
     if !snapshot.alive {
         snapshot.threads.iter_mut().for_each(|row| row.alive = false);
     }
@@ -228,6 +237,8 @@ fn head(process: &ProcessCounters) -> Snapshot {
         switch_interval_us: process.switch_interval_us.load(Relaxed),
         unmeasured_events: process.unmeasured.load(Relaxed),
         unmeasured_gils: process.unmeasured_gils.load(Relaxed),
+        late_loop_ns: crate::loops::late_ns(process),
+        unmeasured_loops: process.unmeasured_loops.load(Relaxed),
         ..Snapshot::default()
     }
 }
