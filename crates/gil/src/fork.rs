@@ -15,7 +15,7 @@ use crate::hook::thread_start;
 use crate::registry::threads::this_thread;
 use crate::registry::{gils, rows, threads};
 use crate::{
-    events, finalization, installation, kernel_hints, learning, parked_waits, profile,
+    events, finalization, installation, kernel_hints, learning, loops, parked_waits, profile,
     registry_lock, trace,
 };
 
@@ -44,6 +44,7 @@ unsafe extern "C" fn child() {
     learning::watch_for_nothing();
     trace::forget();
     profile::forget();
+    loops::forget();
     gils::forget_threads();
     let parent = counters::of_this_process();
     counters::forget_process();

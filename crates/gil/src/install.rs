@@ -12,6 +12,7 @@ use crate::gil::addresses::{self, Addresses};
 use crate::hook::slots::{self, SlotError};
 use crate::hook::{self, elf, loading};
 use crate::installation::{self, Change, is_installed};
+use crate::loops::reader;
 use crate::parked_waits::{self, ThreadStates};
 use crate::queue::{self, waiters};
 use crate::registry::interpreter_list::NewestInterpreter;
@@ -232,6 +233,7 @@ pub fn uninstall() -> Result<(), Refusal> {
         process.closed_ns.store(clock::now_ns(), Relaxed);
     }
     installation::end();
+    reader::end();
     slots::unpatch();
     counters::of_this_process().into_iter().for_each(waiters::wake_all);
     gils::all().iter().for_each(|gil| gil.forced_switch.set_in_use(false));

@@ -229,7 +229,7 @@ fn start_again() {
     // The program goes on if no thread can be started.
     let reporter = reporting::across_forks().map_or(Ok(()), |reporter| reporter.resume());
     MUST_RETRY.store(reporter.is_err(), Relaxed);
-    profile::resume_sampler();
+    profile::start_sampler();
 }
 
 /// Tries again to start the threads, if a fork left none: at each pass of the garbage collector.

@@ -5,8 +5,9 @@
 
 use crate::host::host;
 use crate::interpreters::{interpreters_and_ids, match_interpreters, note_main_interpreter};
+use crate::profile;
 use crate::report::{process_dict, trace_dict};
-use headway_gil::{Location, PolicyName, Refusal};
+use headway_gil::{Frame, LateStack, Location, PolicyName, Refusal};
 use headway_measure::clock::now_ns;
 use headway_python::attached::Attached;
 use headway_python::convert::{FromPython, ToPython, arguments, list, tuple};
@@ -16,7 +17,7 @@ use headway_python::object::{Object, PyResult, Raised};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-pub static FUNCTIONS: Methods<17> = Methods::new([
+pub static FUNCTIONS: Methods<20> = Methods::new([
     function(
         c"gil_install",
         install,
@@ -91,6 +92,30 @@ pub static FUNCTIONS: Methods<17> = Methods::new([
           Returns the interpreters, the newest first, and for each whether it has a GIL beside the\n\
           main one. Only a process that was measured knows that.",
     ),
+    function(
+        c"loops_late_from",
+        set_late_loop,
+        c"loops_late_from(ns: int)\n\
+          \n\
+          From which duration on an iteration of an event loop is late.",
+    ),
+    function(
+        c"loops_read",
+        begin_to_read_loops,
+        c"loops_read()\n\
+          \n\
+          Reads the stacks of event loops that are late from now on, and not only from the first one.",
+    ),
+    function(
+        c"loops_late_stacks",
+        late_stacks,
+        c"loops_late_stacks() -> list[tuple[int, int, list[tuple[str, str, int]], str | None, int, int, int]]\n\
+          \n\
+          What late iterations were charged to: the kernel's ID of the loop's thread; 0 computed,\n\
+          1 waited, 2 blocked; the stack as functions, files and lines, the outermost call first;\n\
+          the coroutine or callback; the kernel's ID of the thread that held the GIL, or 0;\n\
+          nanoseconds; readings.",
+    ),
     function(c"gil_run", run_identity, c"gil_run() -> int | None"),
     END,
 ]);
@@ -134,6 +159,7 @@ fn install<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py
     let policy = policy
         .map(|name| named(name).ok_or_else(|| refuse(py, "there is no such policy")))
         .transpose()?;
+    profile::prepare_to_read_loops(py);
     headway_gil::install(&host(py), place).map_err(|error| refuse(py, &error.to_string()))?;
     if let Some(policy) = policy {
         headway_gil::set_policy(policy, kernel_hints);
@@ -148,6 +174,10 @@ fn uninstall<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>>
     }
     note_main_interpreter(py);
     headway_gil::uninstall().map_err(|error| refuse(py, &error.to_string()))?;
+    py.detach(|| {
+        profile::stop_sampler();
+        profile::start_sampler();
+    });
     Ok(Object::none(py))
 }
 
@@ -260,6 +290,37 @@ fn interpreters<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'p
     list(py, interpreters_and_ids(py), |(interpreter, id)| {
         tuple(py, &[&id, &(id != 0 && headway_gil::owns_gil(interpreter))])
     })
+}
+
+fn set_late_loop<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let (late_ns,): (u64,) = arguments(py, "loops_late_from", given)?;
+    headway_gil::set_late_loop_ns(late_ns);
+    Ok(Object::none(py))
+}
+
+fn begin_to_read_loops<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    headway_gil::begin_to_read_loops();
+    Ok(Object::none(py))
+}
+
+fn late_stacks<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    let stacks = py.detach(headway_gil::late_stacks);
+    let frame = |frame: &Frame| tuple(py, &[&frame.function, &frame.file, &frame.line]);
+    let row = |row: &LateStack| {
+        tuple(
+            py,
+            &[
+                &row.native_id,
+                &row.part,
+                &list(py, &row.stack, frame)?,
+                &row.callback,
+                &row.holder,
+                &row.late_ns,
+                &row.readings,
+            ],
+        )
+    };
+    list(py, &stacks, row)
 }
 
 fn run_identity<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {

@@ -1,7 +1,7 @@
 //! `_native.profile_*`: the contention profile; see `headway.profile`.
 
 use crate::frame_layout;
-use headway_gil::{Charge, Frame, GilSums, NotBegun, Profile, Refusal, sampler};
+use headway_gil::{Charge, Frame, GilSums, NotBegun, OwnThreadState, Profile, Refusal, sampler};
 use headway_python::attached::Attached;
 use headway_python::c_api::PyThreadState_Get;
 use headway_python::convert::{ToPython, arguments, dict, list, tuple};
@@ -11,7 +11,7 @@ use headway_python::object::{Object, PyResult, Raised};
 use headway_threads::fork;
 use headway_threads::internal_thread::{self, InternalThread};
 use headway_threads::lock::Lock;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 
 pub static FUNCTIONS: Methods<7> = Methods::new([
     function(
@@ -74,8 +74,15 @@ fn with_sampler<T>(act: impl FnOnce(&mut SamplerThread) -> T) -> T {
     })
 }
 
-fn start_sampler() {
-    if !headway_gil::profile_knows_holders() {
+fn is_sampler_needed() -> bool {
+    headway_gil::loops_are_read()
+        || (headway_gil::profile_is_on() && headway_gil::profile_knows_holders())
+}
+
+/// Starts the sampler's thread, if it does not run and there is something to read. Any thread may
+/// do so, without a GIL.
+pub fn start_sampler() {
+    if !is_sampler_needed() {
         return;
     }
     with_sampler(|thread| {
@@ -109,10 +116,15 @@ pub fn stop_sampler() {
     }
 }
 
-/// Starts the sampler's thread again, if a profile is on.
-pub fn resume_sampler() {
-    if headway_gil::profile_is_on() {
-        start_sampler();
+/// Lets the thread read event loops that are late. Called before the meter is installed.
+pub fn prepare_to_read_loops(py: Attached) {
+    let Some(layout) = frame_layout::layout(py) else { return };
+    // SAFETY: a C string.
+    let own = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyGILState_GetThisThreadState".as_ptr()) };
+    if !own.is_null() {
+        // SAFETY: every CPython exports this symbol, as a function of this type.
+        let own = unsafe { std::mem::transmute::<*mut c_void, OwnThreadState>(own) };
+        headway_gil::prepare_to_read_loops(layout, own, start_sampler);
     }
 }
 
@@ -171,7 +183,7 @@ pub fn end_reported() {
     if headway_gil::end_reported_profile() {
         stop_sampler();
         // Another thread may have begun a profile meanwhile.
-        resume_sampler();
+        start_sampler();
     }
 }
 
@@ -186,7 +198,7 @@ fn end<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
         }
         let ended = headway_gil::end_profile();
         // Another thread may have begun a profile meanwhile.
-        resume_sampler();
+        start_sampler();
         ended
     });
     or_none(py, copied)

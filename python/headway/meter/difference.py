@@ -11,7 +11,7 @@ between the snapshots.
 
 from __future__ import annotations
 
-from headway.meter import machine
+from headway.meter import late_lines, machine
 from headway.report.distributions import (
     GIL_COUNTS,
     GIL_MAXIMA,
@@ -55,6 +55,10 @@ def difference(after: Raw, before: Raw) -> Raw:
     if after["parks"] is not None and before["parks"] is not None:
         result["parks"] = _parks(after["parks"], before["parks"])
     result["loops"] = _rows(after["loops"], before["loops"], _loop_key, _sum_of_loops)
+    for row in result["loops"]:
+        former = [each for each in before["loops"] if _loop_key(each) == _loop_key(row)]
+        lines = [line for each in former for line in each.get("lines", ())]
+        row["lines"] = late_lines.difference(row.get("lines", ()), lines)
     result["machine"] = _machine(after.get("machine"), before.get("machine"))
     earlier = {child["pid"]: child for child in before["children"]}
     result["children"] = [

@@ -11,7 +11,7 @@ import os
 import sys
 
 from headway.errors import Error, Unsupported
-from headway.meter import garbage_collection, machine, thread_names
+from headway.meter import forks, garbage_collection, machine, thread_names
 
 # Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
@@ -53,6 +53,8 @@ def install(
         _kernel_hints = kernel_hints
     thread_names.follow(native.gil_name_thread)
     garbage_collection.follow(native.gil_note_collection)
+    # A thread of Headway may start at any time: with the first late event loop.
+    forks.follow()
     if not was_installed:
         machine.begin()
 
@@ -94,6 +96,11 @@ def read_counters() -> Raw:
     if raw is None:
         raise NotInstalled("no counters to read: call headway.gil.install() first")
     raw["machine"] = machine.since_begin()
+    if raw["loops"]:
+        # Imported where it is needed: most programs have no event loop.
+        from headway.meter import late_lines
+
+        late_lines.add(raw, native.loops_late_stacks())
     raw["interpreters"] = [id for id, has_own_gil in native.gil_interpreters() if not has_own_gil]
     return raw
 
@@ -151,21 +158,14 @@ def begin_profile(ledger: str | None = None) -> None:
         native.profile_begin(None if ledger is None else os.fsencode(ledger))
     except RuntimeError as refusal:
         raise Unsupported(f"no profile can be kept: {refusal}") from None
-    _follow_forks()
+    forks.follow()
 
 
 def report_profile() -> None:
     """Lets the reporter of this process read the profile, which begins if none is on. Does nothing
     where no profile can be kept."""
     if _native().profile_report():
-        _follow_forks()
-
-
-def _follow_forks() -> None:
-    # Imported where it is needed: most programs run without a profile.
-    from headway.meter import forks
-
-    forks.follow()
+        forks.follow()
 
 
 def read_profile() -> Raw | None:

@@ -185,8 +185,14 @@ def _event_loop(row: Raw, process: Raw) -> EventLoopRow:
         late=row["late"],
         **{f"{key}_s": row[f"{key}_ns"] / NS for key in LOOP_TIMES},
         **parts,
-        lines=[LateLine(**line) for line in row.get("lines", ())],
+        lines=[_late_line(line) for line in row.get("lines", ())],
     )
+
+
+def _late_line(line: Raw) -> LateLine:
+    values = dict(line)
+    late_ns = values.pop("late_ns")
+    return LateLine(**values, late_s=late_ns / NS)
 
 
 def _stopping(rows: list[Raw]) -> Stopping:

@@ -53,6 +53,9 @@ pub struct LoopCounters {
     pub late_computed_ns: AtomicU64,
     pub late_waited_ns: AtomicU64,
     pub late_blocked_ns: AtomicU64,
+    /// The number of the last late iteration, and its parts.
+    last_late: AtomicU64,
+    last_late_ns: [AtomicU64; 3],
     /// Iterations, and their parts: with the GIL, for the GIL, and neither.
     pub duration: AtomicHistogram,
     pub computed: AtomicHistogram,
@@ -84,6 +87,8 @@ impl LoopCounters {
             late_computed_ns: AtomicU64::new(0),
             late_waited_ns: AtomicU64::new(0),
             late_blocked_ns: AtomicU64::new(0),
+            last_late: AtomicU64::new(0),
+            last_late_ns: [const { AtomicU64::new(0) }; 3],
             duration: AtomicHistogram::new(),
             computed: AtomicHistogram::new(),
             waited: AtomicHistogram::new(),
@@ -99,6 +104,24 @@ impl LoopCounters {
         fence(Release);
         change();
         self.sequence.store(sequence.wrapping_add(2), Release);
+    }
+
+    /// The iteration that ends was late. Within `changing`.
+    pub fn note_late_parts(&self, parts_ns: [u64; 3]) {
+        self.last_late.store(self.begun.load(Relaxed), Relaxed);
+        for (noted, ns) in self.last_late_ns.iter().zip(parts_ns) {
+            noted.store(ns, Relaxed);
+        }
+    }
+
+    /// The parts of the iteration with this number: computed, waited, blocked. `None` if it was not
+    /// late, or is not the last one that was.
+    pub fn late_parts(&self, number: u64) -> Option<[u64; 3]> {
+        let before = self.sequence.load(Acquire);
+        let is_last = self.last_late.load(Relaxed) == number;
+        let parts_ns = [0, 1, 2].map(|part: usize| self.last_late_ns[part].load(Relaxed));
+        fence(Acquire);
+        (before % 2 == 0 && is_last && self.sequence.load(Relaxed) == before).then_some(parts_ns)
     }
 
     /// Makes these counters a copy of `other` between two changes. If there is none for long, as in
@@ -163,6 +186,7 @@ impl LoopCounters {
             &self.waited_before_ns,
             &self.cpu_noted_ns,
             &self.awake_since_ns,
+            &self.last_late,
         ] {
             number.store(0, Relaxed);
         }

@@ -85,8 +85,17 @@ pub fn append(path: &CStr, skip: usize, bytes: usize) -> Result<*mut c_void, c_i
 /// Memory of this process. It is allocated at once, so that no hook waits for a page. A forked
 /// child finds it zeroed. The error is an errno.
 pub fn private_memory(bytes: usize) -> Result<*mut c_void, c_int> {
+    map_private(bytes, MapFlags::POPULATE)
+}
+
+/// As `private_memory`, for what no hook writes to: a page is allocated when it is touched.
+pub fn private_memory_on_demand(bytes: usize) -> Result<*mut c_void, c_int> {
+    map_private(bytes, MapFlags::NORESERVE)
+}
+
+fn map_private(bytes: usize, allocation: MapFlags) -> Result<*mut c_void, c_int> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+    let flags = MapFlags::PRIVATE | allocation;
     // SAFETY: a fresh mapping at an address that the kernel chooses.
     let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, flags) }
         .map_err(Errno::raw_os_error)?;

@@ -16,6 +16,16 @@
 //! which the thread slept. In between all time but that of waits counts as CPU time.
 //!
 //! [`wait_began`], [`wait_ended`] and [`closed`] run in hooks, without a GIL.
+//!
+//! - [`reader`]: the stacks of late iterations.
+//! - [`late_stacks`]: what these are charged with.
+//! - [`runners`]: the functions by which a stack shows a loop.
+
+mod late_stacks;
+pub mod reader;
+mod runners;
+
+pub use late_stacks::{LateStack, late_stacks};
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::*;
@@ -66,7 +76,7 @@ pub fn wait_began(descriptor: c_int) -> Option<Wait> {
         counters.descriptor.store(descriptor, Relaxed);
         counters.iteration_began_ns.store(0, Relaxed);
     } else if counters.iteration_began_ns.load(Relaxed) != 0 {
-        end_iteration(process, counters, now_ns);
+        end_iteration(process, index, now_ns);
     }
     Some(Wait { epoch, index, began_ns: now_ns })
 }
@@ -91,6 +101,7 @@ pub fn wait_ended(wait: Wait) {
     counters.waited_before_ns.store(times.waited_ns, Relaxed);
     add(&counters.begun, 1);
     counters.iteration_began_ns.store(now_ns, Release);
+    reader::note_iteration();
 }
 
 /// The calling thread closes `descriptor`: if its loop waited there, it has left the loop.
@@ -132,7 +143,8 @@ impl Parts {
 }
 
 #[inline]
-fn end_iteration(process: &'static ProcessCounters, counters: &LoopCounters, now_ns: u64) {
+fn end_iteration(process: &'static ProcessCounters, index: usize, now_ns: u64) {
+    let counters = process.event_loop(index);
     let began_ns = counters.iteration_began_ns.load(Relaxed);
     let duration_ns = now_ns.saturating_sub(began_ns);
     let now = times_of_this_thread(process);
@@ -170,8 +182,12 @@ fn end_iteration(process: &'static ProcessCounters, counters: &LoopCounters, now
             add(&counters.late_computed_ns, parts.computed_ns);
             add(&counters.late_waited_ns, parts.waited_ns);
             add(&counters.late_blocked_ns, parts.blocked_ns);
+            counters.note_late_parts([parts.computed_ns, parts.waited_ns, parts.blocked_ns]);
         }
     });
+    if is_late {
+        reader::note_late(index);
+    }
 }
 
 /// From which duration on an iteration is late.
@@ -242,8 +258,15 @@ fn begin_loop(thread: &Thread, process: &ProcessCounters) -> Option<usize> {
     counters.clear();
     counters.native_id.store(thread.native_id.load(Relaxed), Relaxed);
     note_cpu_time(counters, thread_cpu_ns());
+    reader::note_place(index);
     thread.event_loop.store(index as u32 + 1, Relaxed);
     Some(index)
+}
+
+/// Forgets what was read, in a forked child, because it is the parent's.
+pub fn forget() {
+    late_stacks::forget();
+    reader::end();
 }
 
 /// A thread ends, and its loop. Not for hooks.

@@ -13,7 +13,7 @@
 
 mod charges;
 pub mod control;
-mod frames;
+pub mod frames;
 pub mod growth;
 mod kept_stacks;
 pub mod layout;
@@ -22,7 +22,7 @@ pub mod parked;
 mod recording;
 pub mod resolver;
 pub mod sampler;
-mod store;
+pub mod store;
 #[cfg(test)]
 mod tests;
 mod wakeup;
@@ -31,7 +31,8 @@ pub use frames::DEPTH as STACK_DEPTH;
 pub use recording::{
     EndedWait, close, is_on, knows_holders, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
 };
-pub use wakeup::force as wake_sampler;
+pub use recording::{keep_layout, layout};
+pub use wakeup::{force as wake_sampler, wake as wake_sleeping_sampler};
 
 /// Forgets the profile and its reader in a forked child, because both are the parent's.
 pub fn forget() {

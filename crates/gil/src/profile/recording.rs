@@ -39,7 +39,7 @@ static IS_ASKED_FOR: AtomicBool = AtomicBool::new(true);
 /// Whether the holder's thread state was found in the GIL, without which no stack of a holder is
 /// read. Written by `control` before `begin`; relaxed, since `STORE` orders it.
 static KNOWS_HOLDERS: AtomicBool = AtomicBool::new(false);
-/// The layout of CPython's memory. Written by the first `begin`, before `STORE`.
+/// The layout of CPython's memory. Written before `STORE`, and before loops are read.
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
 /// How many rows a search for a waiting thread looks at.
@@ -85,12 +85,12 @@ pub(super) fn last() -> Option<&'static Store> {
     store_at(&LAST)
 }
 
-pub(super) fn layout() -> Option<&'static Layout> {
+pub fn layout() -> Option<&'static Layout> {
     LAYOUT.get()
 }
 
-/// Keeps the layout, which is the same whenever a profile begins in this process.
-pub(super) fn keep_layout(layout: Layout) -> &'static Layout {
+/// Keeps the layout, which is the same whenever stacks are read in this process.
+pub fn keep_layout(layout: Layout) -> &'static Layout {
     LAYOUT.get_or_init(|| layout)
 }
 

@@ -6,7 +6,8 @@
 //! a frame may be gone before it is read. In that case the stack may mix two moments, or is left
 //! out.
 //!
-//! The thread sleeps while no thread waits for a GIL.
+//! The thread sleeps while no thread waits for a GIL. It also reads event loops that are late
+//! (`loops::reader`).
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -24,6 +25,7 @@ use super::store::{ChargeKind, Key, Store};
 use super::wakeup;
 use crate::counters;
 use crate::gil::{Gil, life};
+use crate::loops::reader::LoopReader;
 use crate::registry::gils;
 
 /// Set by `stop`, cleared by `begin`; read by the sampler.
@@ -57,10 +59,12 @@ pub fn begin() {
 /// a time, which never takes a GIL.
 pub fn run() {
     let mut reader = Reader { memory: Foreign::new(), calls: Calls::new(), voluntary_ns: 0 };
+    let mut loops = LoopReader::new();
     let mut end = ProcessEnd::watch();
     let mut idle_looks = 0;
     while !IS_STOPPED.load(SeqCst) && !end.is_here() {
         idle_looks = if fork::work(|| reader.look()) { 0 } else { idle_looks + 1 };
+        let next_loop_ns = fork::work(|| loops.look());
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
             let look_ns = match now_ns < reader.voluntary_ns + VOLUNTARY_NS {
@@ -70,13 +74,19 @@ pub fn run() {
             };
             // The interval varies, so that no pattern of holds escapes.
             let interval_ns = look_ns * 3 / 4 + now_ns % (look_ns / 2);
-            wakeup::pause(now_ns + interval_ns);
+            let until_ns = now_ns + interval_ns;
+            wakeup::pause(next_loop_ns.map_or(until_ns, |next_ns| next_ns.min(until_ns)));
+            continue;
+        }
+        idle_looks = IDLE_LOOKS - 1;
+        if let Some(next_ns) = next_loop_ns {
+            wakeup::pause(next_ns.min(now_ns + SLEEP_LIMIT_NS));
             continue;
         }
         let limit_ns = SLEEP_LIMIT_NS.min(end.next_look_in().as_nanos() as u64);
         let mut must_return = || IS_STOPPED.load(SeqCst) || end.is_here();
-        wakeup::sleep(now_ns + limit_ns, || must_return() || fork::work(|| reader.look()));
-        idle_looks = IDLE_LOOKS - 1;
+        let mut has_work = || fork::work(|| reader.look() || loops.look().is_some());
+        wakeup::sleep(now_ns + limit_ns, || must_return() || has_work());
     }
 }
 

@@ -158,7 +158,7 @@ fn is_of(counters: &ThreadCounters, gil: &'static Gil) -> bool {
 }
 
 /// When the present hold began, and the row of the holder.
-fn present_hold(gil: &'static Gil) -> Option<(u64, u32)> {
+pub fn present_hold(gil: &'static Gil) -> Option<(u64, u32)> {
     if gil.life.load(Acquire) != life::OPEN {
         return None;
     }
