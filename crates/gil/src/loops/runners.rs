@@ -6,14 +6,15 @@ use crate::profile::resolver::Frame;
 /// A function in a file, by the ends of their names. A qualified name has its class before it.
 type Known = (&'static str, &'static str);
 
-/// Functions that return when the loop stops.
+/// Functions that return when the loop stops, and call all that it runs. gevent has none: its
+/// greenlets have stacks of their own.
 const RUNNERS: [Known; 6] = [
     ("asyncio/base_events.py", "run_forever"),
     ("asyncio/runners.py", "run"),
     ("uvloop/__init__.py", "run"),
+    ("trio/_core/_run.py", "run"),
     ("trio/_core/_run.py", "unrolled_run"),
     ("twisted/internet/base.py", "mainLoop"),
-    ("gevent/hub.py", "run"),
 ];
 /// Functions that call a callback, or the coroutine of a task.
 const CALLERS: [Known; 6] = [
@@ -25,6 +26,9 @@ const CALLERS: [Known; 6] = [
     ("twisted/internet/base.py", "runUntilCurrent"),
 ];
 
+/// What `Runner.run` calls, which is no callback.
+const BETWEEN: &str = "asyncio/base_events.py";
+
 /// Whether a thread with these calls is in a loop of a known kind.
 pub fn is_in_loop(stack: &[Frame]) -> bool {
     stack.iter().any(|frame| is_one_of(frame, &RUNNERS))
@@ -33,7 +37,9 @@ pub fn is_in_loop(stack: &[Frame]) -> bool {
 /// The function that the loop called: the outermost one of a coroutine or a callback.
 pub fn callback(stack: &[Frame]) -> Option<&str> {
     let caller = stack.iter().rposition(|frame| is_one_of(frame, &CALLERS))?;
-    stack.get(caller + 1).map(|frame| frame.function.as_str())
+    // `Runner.run` calls a coroutine by way of a loop in C, and asyncio's own loop in Python.
+    let called = stack.get(caller + 1).filter(|frame| !frame.file.ends_with(BETWEEN))?;
+    Some(&called.function)
 }
 
 fn is_one_of(frame: &Frame, known: &[Known]) -> bool {
@@ -79,6 +85,13 @@ mod tests {
         ]);
         assert!(is_in_loop(&uvloop));
         assert_eq!(callback(&uvloop), Some("serve"));
+        let polls = stack(&[
+            ("/lib/asyncio/runners.py", "Runner.run"),
+            ("/lib/asyncio/base_events.py", "BaseEventLoop.run_until_complete"),
+            ("/lib/selectors.py", "EpollSelector.select"),
+        ]);
+        assert!(is_in_loop(&polls));
+        assert_eq!(callback(&polls), None);
         let client = stack(&[("app.py", "rerun"), ("/lib/selectors.py", "EpollSelector.select")]);
         assert!(!is_in_loop(&client));
         assert_eq!(callback(&client), None);
