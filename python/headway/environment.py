@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # The words with a value after "=".
 WORDS_WITH_VALUE = (
+    "loop-limit",
     "report",
     "switch-interval",
     "telemetry",
@@ -51,12 +52,14 @@ class Request:
       which %p stands for the process's id and %% for a percent sign. "" for none.
     - `telemetry`: the socket of a recorder; "" for none. `telemetry_group`: the name of the
       program's process group there.
+    - `loop_limit_s`: from which duration on an iteration of an event loop is late.
     - `follow`: whether Python children do the same.
     """
 
     __slots__ = (
         "follow",
         "kernel_hints",
+        "loop_limit_s",
         "policy",
         "report",
         "report_file",
@@ -75,6 +78,7 @@ class Request:
         self.telemetry_group = ""
         self.telemetry_interval_s = 1.0
         self.switch_interval_s: float | None = None
+        self.loop_limit_s: float | None = None
         self.follow = False
 
     @classmethod
@@ -123,6 +127,8 @@ class Request:
             self.telemetry_group = _value(name, value, options.GroupName())
         elif name == "telemetry-interval":
             self.telemetry_interval_s = _value(name, value, options.TELEMETRY_INTERVAL)
+        elif name == "loop-limit":
+            self.loop_limit_s = _value(name, value, options.LOOP_LIMIT)
         else:
             self.switch_interval_s = _value(name, value, options.SWITCH_INTERVAL)
 
@@ -245,6 +251,8 @@ def _act(value: str, words: list[str] | None = None) -> None:
         engine.install(request.policy, kernel_hints=request.kernel_hints)
         if request.switch_interval_s is not None:
             sys.setswitchinterval(request.switch_interval_s)
+        if request.loop_limit_s is not None:
+            engine.set_loop_limit(request.loop_limit_s)
         if request.telemetry:
             name = meter_start.program_name()
             meter_start.report_to(
@@ -273,6 +281,7 @@ def _settings(request: Request, value: str) -> Settings:
     settings.policy = request.policy
     settings.kernel_hints = request.kernel_hints
     settings.switch_interval_s = request.switch_interval_s
+    settings.loop_limit_s = request.loop_limit_s
     settings.follow = follow
     settings.ledger = ledger
     settings.json_path = json_path

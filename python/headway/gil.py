@@ -34,8 +34,15 @@ __all__ = [
 ]
 
 
+MAX_LOOP_LIMIT_S = 1e9  # in nanoseconds it fits in 64 bits
+
+
 def install(
-    policy: str | None = None, *, kernel_hints: bool = True, ledger: str | int | None = None
+    policy: str | None = None,
+    *,
+    kernel_hints: bool = True,
+    ledger: str | int | None = None,
+    loop_limit_s: float | None = None,
 ) -> None:
     """Start measuring under a policy, with all counters at zero. If the meter is installed already,
     only change the policy, while threads run; the counters continue.
@@ -46,12 +53,18 @@ def install(
     I/O-bound threads sooner when they wake up (a shorter EEVDF slice, Linux 6.12 and later); it is
     set together with the policy. `ledger` is the path of a file for the counters, so that `headway
     report` can read them if the process crashes, or the descriptor of an empty file.
+    `loop_limit_s` is the duration in seconds from which on an iteration of an event loop is late,
+    0.02 at first; None keeps it.
 
-    Raises `ValueError` for an unknown policy, and `Unsupported`, with the reason, if the meter
-    cannot work: outside Linux with glibc on x86-64 or aarch64, in a statically linked interpreter,
-    from a sub-interpreter.
+    Raises `ValueError` for an unknown policy or a limit that is not above 0, and `Unsupported`, with
+    the reason, if the meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a
+    statically linked interpreter, from a sub-interpreter.
     """
+    if loop_limit_s is not None and not 0 < loop_limit_s < MAX_LOOP_LIMIT_S:
+        raise ValueError(f"loop_limit_s is {loop_limit_s!r}, and must be above 0")
     engine.install(policy, kernel_hints=kernel_hints, ledger=ledger)
+    if loop_limit_s is not None:
+        engine.set_loop_limit(loop_limit_s)
 
 
 def policies() -> dict[str, str]:

@@ -274,6 +274,7 @@ class ListenAddress(Kind):
 SWITCH_INTERVAL = Seconds(1e-6, 1000)
 # CPython's own.
 DEFAULT_SWITCH_INTERVAL_S = 0.005
+LOOP_LIMIT = Seconds(0.001, 1000)
 TELEMETRY_INTERVAL = Seconds(MIN_INTERVAL_S, 86_400)
 
 

@@ -9,13 +9,15 @@ the run lists the workers as children.
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from headway import gil, options
 from headway.errors import Unsupported
-from headway.report import terminal
+from headway.meter import engine
+from headway.report import event_loops, terminal, units
 from headway.report.model import GilReport
 
 NAME = "headway-meter"
@@ -32,6 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "CPython's own, which is measured and not changed)",
     )
 
+    parser.getgroup("headway").addoption(
+        "--headway-loop-limit",
+        metavar="S",
+        type=options.argument(options.LOOP_LIMIT),
+        help="fail a test whose event loop took this long for an iteration, such as 100ms",
+    )
+
 
 def _policy(text: str) -> str:
     """Any text where there is no meter, because the tests run there too."""
@@ -45,24 +54,50 @@ def _policy(text: str) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     policy: str | None = config.getoption("headway_policy")
-    config.pluginmanager.register(Meter(policy), NAME)
+    limit_s: float | None = config.getoption("headway_loop_limit")
+    config.pluginmanager.register(Meter(policy, limit_s), NAME)
 
 
 class Meter:
     """The meter of one run of pytest. It is that of the process where HEADWAY or `headway run` have
     turned it on already, and goes on then after the run."""
 
-    def __init__(self, policy: str | None) -> None:
+    def __init__(self, policy: str | None, loop_limit_s: float | None) -> None:
         self._is_own = not gil.is_installed()
         self._refusal = ""
         self._workers: list[GilReport] = []
+        self._loop_limit_s = loop_limit_s
         try:
-            gil.install(policy or ("interval" if self._is_own else None))
+            gil.install(policy or ("interval" if self._is_own else None), loop_limit_s=loop_limit_s)
+            if loop_limit_s is not None:
+                engine.read_loops()
         except Unsupported as error:
             self._refusal = str(error)
 
     def pytest_report_header(self) -> str | None:
         return f"headway: {self._refusal}" if self._refusal else None
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """Fails a test whose event loop was late. The time between two runs of one loop does not
+        count, nor does what fixtures do."""
+        if self._loop_limit_s is None or self._refusal:
+            yield
+            return
+        before = gil.snapshot()
+        outcome = yield
+        report = (gil.snapshot() - before).report()
+        late = [row for row in report.event_loops or () if row.late]
+        if late and outcome.excinfo is None:
+            worst = max(late, key=lambda row: row.late_s)
+            has_gil = report.gil != "disabled"
+            limit = units.seconds(self._loop_limit_s)
+            said = event_loops.described(worst, has_gil=has_gil)
+            outcome.force_exception(
+                pytest.fail.Exception(
+                    f"late event loop: {said} (--headway-loop-limit {limit})", pytrace=False
+                )
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

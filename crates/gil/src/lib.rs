@@ -67,7 +67,7 @@ pub use installation::is_installed;
 pub use learning::{probe_sleeps, probe_waits, this_thread_is_the_probe};
 pub use loops::reader::{
     OwnThreadState, begin as begin_to_read_loops, prepare as prepare_to_read_loops,
-    reads as loops_are_read,
+    reads as loops_are_read, settle as settle_late_stacks,
 };
 pub use loops::{LateStack, late_stacks};
 pub use parked_waits::ThreadStates;

@@ -304,7 +304,10 @@ fn begin_to_read_loops<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Ob
 }
 
 fn late_stacks<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let stacks = py.detach(headway_gil::late_stacks);
+    let stacks = py.detach(|| {
+        headway_gil::settle_late_stacks();
+        headway_gil::late_stacks()
+    });
     let frame = |frame: &Frame| tuple(py, &[&frame.function, &frame.file, &frame.line]);
     let row = |row: &LateStack| {
         tuple(

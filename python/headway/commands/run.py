@@ -23,6 +23,7 @@ from headway.json_file import check_path, is_special
 from headway.meter import reporter
 from headway.meter.run_settings import RUN, VARIABLE, Settings
 from headway.options import (
+    LOOP_LIMIT,
     SWITCH_INTERVAL,
     TELEMETRY_INTERVAL,
     GroupName,
@@ -54,6 +55,7 @@ OPTIONS_WITH_VALUE = (
     "--trace-events",
     "--profile",
     "--switch-interval",
+    "--loop-limit",
     "--policy",
     "--telemetry",
     "--telemetry-group",
@@ -94,6 +96,10 @@ With --trace it also writes when each thread held the GIL, waited for it and req
 events of the run, as many as --trace-events keeps. The trace has this process only, and not the
 children that it forks or starts. It is written together with the report. After a crash `headway
 report FILE --trace OUT` writes it, if --json FILE was given too.
+
+Of a program with an event loop the report says how late the loop was: the time of each iteration,
+divided into what it computed, waited for the GIL, and blocked. Once an iteration was late, a thread
+of Headway reads the stacks of later ones that are.
 
 With --profile it also says which lines made threads wait: every nanosecond that a thread waits for
 a GIL is charged to the stack of the thread that holds it, and to the stack of the thread that
@@ -140,7 +146,8 @@ def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
         parser.epilog = f"{policy_flags.describe()}\n{EXAMPLES}"
     parser.usage = (
         "headway run [--json FILE] [--trace FILE [--trace-events N]] [--profile FILE]\n"
-        "                   [--switch-interval S] [--policy P] [--no-kernel-hints] [--follow]\n"
+        "                   [--switch-interval S] [--loop-limit S] [--policy P]\n"
+        "                   [--no-kernel-hints] [--follow]\n"
         "                   [--telemetry unix:PATH [--telemetry-interval S]\n"
         "                   [--telemetry-group NAME]] [PYTHON OPTION...]\n"
         "                   (SCRIPT | -m MODULE | -c CODE) [ARG...]"
@@ -182,6 +189,13 @@ def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
         help="call sys.setswitchinterval() before the program starts; S is in seconds, or has a "
         "unit, such as 5ms (default: CPython's own, 5ms). A sub-interpreter with a GIL of its own "
         "starts with CPython's",
+    )
+    parser.add_argument(
+        "--loop-limit",
+        metavar="S",
+        type=argument(LOOP_LIMIT),
+        help="an iteration of an event loop (asyncio, uvloop, trio and others) of this duration is "
+        "late, and the report names the lines that it was late for (default: 20ms)",
     )
     policy_flags.add_options(parser)
     parser.add_argument(
@@ -282,6 +296,7 @@ def run(arguments: argparse.Namespace | Values) -> NoReturn:
     settings.policy = arguments.policy
     settings.kernel_hints = arguments.kernel_hints
     settings.switch_interval_s = arguments.switch_interval
+    settings.loop_limit_s = arguments.loop_limit
     settings.follow = arguments.follow
     settings.ledger = ledger_path(json_path, arguments.follow)
     settings.json_path = json_path

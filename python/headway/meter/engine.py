@@ -59,6 +59,17 @@ def install(
         machine.begin()
 
 
+def set_loop_limit(limit_s: float) -> None:
+    """Says from which duration on an iteration of an event loop is late. The meter is installed."""
+    _native().loops_late_from(round(limit_s * 1e9))
+
+
+def read_loops() -> None:
+    """Reads the stacks of late event loops from now on, and not only from the first one. The meter
+    is installed."""
+    _native().loops_read()
+
+
 def change_policy(policy: str | None) -> None:
     """As `install`, with kernel hints as before: for who comes into a program of somebody else."""
     install(policy, kernel_hints=_kernel_hints)

@@ -24,6 +24,8 @@ class Settings:
     kernel_hints = True
     # None leaves the interval as it is.
     switch_interval_s: float | None = None
+    # From which duration on an iteration of an event loop is late; None for the engine's default.
+    loop_limit_s: float | None = None
     # Whether Python children have these settings, and their counters in the ledger.
     follow = False
     # The file that the counters are mapped to; "" if no other process reads them.

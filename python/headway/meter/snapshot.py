@@ -61,6 +61,12 @@ class Snapshot:
         """The GIL report of the process and of those forked from it."""
         return _process(self._raw)
 
+    @property
+    def loops(self) -> list[EventLoopRow]:
+        """The event loops of the process, the latest first: `EventLoopRow` of
+        `headway.report.model`."""
+        return self.report().event_loops or []
+
     def to_dict(self) -> dict[str, Any]:
         """The GIL report as plain values, schema 2: seconds, counts, and None for unknown
         values."""

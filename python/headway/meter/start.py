@@ -60,6 +60,8 @@ def join(followed: str) -> None:
         if settings.switch_interval_s is not None:
             sys.setswitchinterval(settings.switch_interval_s)
         _join_ledger(settings, int(run))
+        if settings.loop_limit_s is not None:
+            _set_loop_limit(settings.loop_limit_s)
         if settings.telemetry:
             report_to(
                 settings.telemetry,
@@ -127,6 +129,8 @@ def own(settings: Settings) -> None:
     if settings.switch_interval_s is not None:
         sys.setswitchinterval(settings.switch_interval_s)
     _install(settings)
+    if settings.loop_limit_s is not None:
+        _set_loop_limit(settings.loop_limit_s)
     if settings.profile_path:
         _begin_profile(settings)
     if settings.trace_path:
@@ -163,6 +167,12 @@ def own(settings: Settings) -> None:
         _native.report_after_exec(next_image, os.fsencode(sys.executable), in_file)
     # Callbacks run in reverse order, so this first one runs after those of the program.
     atexit.register(end.finish, settings)
+
+
+def _set_loop_limit(limit_s: float) -> None:
+    from headway.meter import engine
+
+    engine.set_loop_limit(limit_s)
 
 
 def _go_on(settings: Settings) -> bool:

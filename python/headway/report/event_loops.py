@@ -43,19 +43,25 @@ def sentence(report: GilReport) -> str | None:
     row = late(report)
     if row is None:
         return None
+    advice = _advice(row, parts(row)[0][0], report)
+    return f"Late event loop: {described(row, has_gil=report.gil != 'disabled')}. {advice}"
+
+
+def described(row: EventLoopRow, *, has_gil: bool) -> str:
+    """How late a loop was, and why."""
     (first, first_s), (second, second_s), _ = parts(row)
-    has_gil = report.gil != "disabled"
     cause = f"it {_did(first, has_gil)}{_where(row, first)}"
     if second_s >= SECOND_PART * row.late_s:
         cause += (
             f" for {units.seconds(first_s)}, and {_did(second, has_gil)}{_where(row, second)} for "
             f"{units.seconds(second_s)}"
         )
-    times = "once" if row.late == 1 else f"{row.late:,} times"
+    longest = units.seconds(row.iteration.max_s)
+    if row.late == 1:
+        return f"{_name(row)} did not look for events for {longest}: {cause}"
     return (
-        f"Late event loop: {_name(row)} looked for no events {times} for "
-        f"{units.seconds(row.late_limit_s)} or longer, up to {units.seconds(row.iteration.max_s)} "
-        f"and {units.seconds(row.late_s)} in all: {cause}. {_advice(row, first, report)}"
+        f"{_name(row)} did not look for events for up to {longest}, {row.late:,} times for "
+        f"{units.seconds(row.late_limit_s)} or longer, {units.seconds(row.late_s)} in all: {cause}"
     )
 
 

@@ -36,6 +36,8 @@ MIN_WIDTH, MAX_WIDTH = 60, 110
 MAX_THREADS = 20
 MAX_OTHERS = 30
 MAX_LOOPS, MAX_LINES = 10, 6
+# The part of the late time from which on a line is shown.
+LEAST_LATE = 0.01
 MIN_NAME = 12
 # The columns left of a histogram's bars: multiple, limit, axis.
 LABEL_COLUMNS = 21
@@ -333,22 +335,22 @@ def _event_loops(rows: Sequence[EventLoopRow], style: Style) -> list[str]:
 def _late_lines(row: EventLoopRow, style: Style) -> list[str]:
     if not row.late:
         return []
-    named_s = sum(line.late_s for line in row.lines)
+    shown = [line for line in row.lines if line.late_s >= LEAST_LATE * row.late_s][:MAX_LINES]
     lines = [
         f"  {columns.name(row.name)}: {units.number(row.late, 'iteration')} of "
         f"{units.seconds(row.late_limit_s)} or longer, {units.seconds(row.late_s)} in all"
     ]
-    for line in row.lines[:MAX_LINES]:
+    for line in shown:
         where = event_loops.code(line)
         if line.callback is not None:
             where += f", by {columns.name(line.callback)}"
         if line.thread is not None:
             where += f", held by {columns.name(line.thread)}"
         lines += _labelled(line.part, line.late_s, where, style)
-    other_s = named_s - sum(line.late_s for line in row.lines[:MAX_LINES])
-    if units.seconds(other_s) != "0 s" and len(row.lines) > MAX_LINES:
-        more = units.number(len(row.lines) - MAX_LINES, "more line")
-        lines.append(style.dim(f"  and {more}: {units.seconds(other_s)}"))
+    other_s = row.late_s - sum(line.late_s for line in shown)
+    if other_s >= LEAST_LATE * row.late_s:
+        which = "other lines, and before the first reading" if shown else "before the first reading"
+        lines += _labelled("other", other_s, which, style)
     return lines
 
 

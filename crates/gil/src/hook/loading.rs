@@ -53,7 +53,7 @@ pub fn search_all(anchor: *const c_void) {
 fn search() {
     // A file without such slots, or one that cannot be written to, stays as it is: its loops are
     // not seen.
-    for object in Object::named(|path| is_polling(path)) {
+    for object in Object::named(is_polling) {
         slots::patch_more(&object, &polling::hooks());
     }
 }

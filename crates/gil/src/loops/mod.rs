@@ -109,7 +109,7 @@ pub fn closed(descriptor: c_int) {
     if installation::epoch() == 0 {
         return;
     }
-    let index = threads::current().and_then(|thread| index_of(thread));
+    let index = threads::current().and_then(index_of);
     if let (Some(index), Some(process)) = (index, counters::of_this_process()) {
         let counters = process.event_loop(index);
         if counters.descriptor.load(Relaxed) == descriptor {

@@ -7,7 +7,8 @@
 //! The thread of the sampler reads. It is started by the first late iteration of the process.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
 
 use headway_measure::add;
 use headway_measure::clock::{self, now_ns};
@@ -24,7 +25,7 @@ use crate::profile::frames::{self, Calls, Foreign, Memory};
 use crate::profile::layout::Layout;
 use crate::profile::resolver::Resolver;
 use crate::profile::store::{EMPTY_STACK, Store};
-use crate::profile::{keep_layout, layout, wake_sleeping_sampler};
+use crate::profile::{keep_layout, layout, wake_sampler, wake_sleeping_sampler};
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
 use crate::snapshot::holds::present_hold;
@@ -44,6 +45,9 @@ static START: AtomicUsize = AtomicUsize::new(0);
 /// Whether loops are read. Written by the first late iteration and by the program, cleared where
 /// the meter is removed and in a forked child.
 static READS: AtomicBool = AtomicBool::new(false);
+
+/// The number of looks at all loops. Writer: the sampler's thread.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 /// Where the thread of a loop is found: its thread state, and `threads::this_thread`. Writer: the
 /// thread. Reader: this module, which has the kernel read and checks what it finds. Relaxed.
@@ -72,6 +76,18 @@ pub fn reads() -> bool {
 pub fn begin() {
     if !READS.swap(true, Relaxed) {
         start();
+    }
+}
+
+/// Waits until the iterations that have ended are charged, or for a moment if nobody charges them.
+/// Not for hooks, nor for a thread that a fork waits for.
+pub fn settle() {
+    const LIMIT: Duration = Duration::from_millis(100);
+    let (before, began) = (LOOKS.load(SeqCst), Instant::now());
+    // The look that is in progress may have passed a loop.
+    while reads() && LOOKS.load(SeqCst) < before + 2 && began.elapsed() < LIMIT {
+        wake_sampler();
+        std::thread::sleep(Duration::from_micros(500));
     }
 }
 
@@ -196,6 +212,7 @@ impl LoopReader {
                 next_ns = Some(next_ns.map_or(due_ns, |next_ns: u64| next_ns.min(due_ns)));
             }
         }
+        LOOKS.fetch_add(1, SeqCst);
         next_ns
     }
 
