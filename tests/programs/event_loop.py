@@ -51,7 +51,7 @@ async def calling_c():
 
 
 STALLING = {"sleep": sleeping, "python": computing, "c": calling_c}
-stalled = {cause: 0.0 for cause in (*STALLING, "thread")}
+stalled = dict.fromkeys((*STALLING, "thread"), 0.0)
 is_over = threading.Event()
 
 

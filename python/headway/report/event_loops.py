@@ -38,13 +38,15 @@ def parts(row: EventLoopRow) -> list[tuple[str, float]]:
     return sorted(found, key=lambda part: -part[1])
 
 
-def sentence(report: GilReport) -> str | None:
-    """Describes the event loop that was late for longest; None if none was late."""
+def sentence(report: GilReport, *, besides: bool = False) -> str | None:
+    """Describes the event loop that was late for longest; None if none was late. `besides` another
+    finding, which says what helps against waits."""
     row = late(report)
     if row is None:
         return None
-    advice = _advice(row, parts(row)[0][0], report)
-    return f"Late event loop: {described(row, has_gil=report.gil != 'disabled')}. {advice}"
+    part = parts(row)[0][0]
+    said = f"Late event loop: {described(row, has_gil=report.gil != 'disabled')}."
+    return said if besides and part == WAITED else f"{said} {_advice(row, part, report)}"
 
 
 def described(row: EventLoopRow, *, has_gil: bool) -> str:

@@ -59,7 +59,7 @@ def _waiting_s(process: GilReport) -> tuple[float, float]:
 def _sentence_of(report: GilReport) -> str:
     """Describes one process: what limits its threads, and its latest event loop."""
     limited = _limited(report)
-    late = event_loops.sentence(report)
+    late = event_loops.sentence(report, besides=limited is not None)
     if limited is None:
         return late or _not_limited(report)
     return limited if late is None else f"{limited} {late}"

@@ -39,8 +39,14 @@ pub struct LoopRow {
     pub blocked: Histogram,
 }
 
-/// The loops of a process. `is_alive` is true if its threads run.
-pub(super) fn loop_rows(process: &ProcessCounters, is_alive: bool, now_ns: u64) -> Vec<LoopRow> {
+/// The loops of a process. `is_alive` is true if its threads run; `name_of` knows more names of
+/// threads than the counters have.
+pub(super) fn loop_rows(
+    process: &ProcessCounters,
+    is_alive: bool,
+    now_ns: u64,
+    name_of: impl Fn(u32) -> Option<String>,
+) -> Vec<LoopRow> {
     let in_use = process.loops.iter().filter(|each| each.state.load(Acquire) != state::FREE);
     let copied = in_use.map(|counters| {
         let copy = Box::new(LoopCounters::new());
@@ -50,7 +56,10 @@ pub(super) fn loop_rows(process: &ProcessCounters, is_alive: bool, now_ns: u64) 
     let rows = copied.map(|counters| {
         let mut row = loop_row(&counters, is_alive, now_ns);
         if row.name.is_empty() {
-            row.name = row.native_id.and_then(|id| name_of(process, id)).unwrap_or_default();
+            row.name = row
+                .native_id
+                .and_then(|id| name_in(process, id).or_else(|| name_of(id)))
+                .unwrap_or_default();
         }
         row
     });
@@ -85,7 +94,7 @@ fn loop_row(counters: &LoopCounters, is_alive: bool, now_ns: u64) -> LoopRow {
 }
 
 /// The name of a thread, which its counters for a GIL have.
-fn name_of(process: &ProcessCounters, native_id: u32) -> Option<String> {
+fn name_in(process: &ProcessCounters, native_id: u32) -> Option<String> {
     let mut rows = free_list::used(process).map(|(_, counters)| counters);
     let named = rows.find(|counters| {
         counters.native_id.load(Relaxed) == native_id && !counters.name.is_empty()

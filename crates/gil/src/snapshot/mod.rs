@@ -21,7 +21,7 @@ use crate::counters::mapping::{self, MappingError};
 use crate::counters::{self, GilCounters, NO_GIL, ProcessCounters, ThreadCounters};
 use crate::counters::{aggregation, free_list, state};
 use crate::gil::Gil;
-use crate::registry::gils;
+use crate::registry::{gils, threads};
 use crate::registry_lock;
 use copies::Copies;
 use loops::{LoopRow, loop_rows};
@@ -161,7 +161,9 @@ fn own_snapshot(process: &'static ProcessCounters) -> Snapshot {
     };
     let cpu_ns = Some(process.cpu_noted_ns.load(Relaxed));
     snapshot.parks = parks_of(process, cpu_ns, true);
-    snapshot.loops = loop_rows(process, true, end_ns);
+    snapshot.loops = loop_rows(process, true, end_ns, |native_id| {
+        threads::with_native_id(native_id, &registry).map(|thread| thread.name.to_text())
+    });
     snapshot.wall_ns = end_ns.saturating_sub(process.opened_ns.load(Relaxed));
     snapshot
 }
@@ -201,7 +203,7 @@ fn other_snapshot(process: &ProcessCounters, is_over: bool) -> Option<Snapshot> 
         _ => Some(process.cpu_noted_ns.load(Relaxed)),
     };
     snapshot.parks = parks_of(process, cpu_ns, snapshot.alive);
-    snapshot.loops = loop_rows(process, snapshot.alive, end_ns);
+    snapshot.loops = loop_rows(process, snapshot.alive, end_ns, |_| None);
     if !snapshot.alive {
         snapshot.threads.iter_mut().for_each(|row| row.alive = false);
     }
