@@ -16,8 +16,8 @@ from headway import _native, gil
 
 POLICIES = ", ".join(gil.policies())
 ALLOWED = (
-    f"allowed: {POLICIES}, follow, no-kernel-hints, report, report=FILE, switch-interval=S, "
-    "telemetry=unix:PATH, telemetry-group=NAME, telemetry-interval=S"
+    f"allowed: {POLICIES}, follow, no-kernel-hints, report, report=FILE, loop-limit=S, "
+    "switch-interval=S, telemetry=unix:PATH, telemetry-group=NAME, telemetry-interval=S"
 )
 # Prints the policy, or None without a meter.
 SHOWS_POLICY = (

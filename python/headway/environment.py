@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 # The words with a value after "=".
 WORDS_WITH_VALUE = (
-    "loop-limit",
     "report",
+    "loop-limit",
     "switch-interval",
     "telemetry",
     "telemetry-group",

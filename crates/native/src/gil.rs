@@ -174,10 +174,9 @@ fn uninstall<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>>
     }
     note_main_interpreter(py);
     headway_gil::uninstall().map_err(|error| refuse(py, &error.to_string()))?;
-    py.detach(|| {
-        profile::stop_sampler();
-        profile::start_sampler();
-    });
+    // The thread of the sampler takes no GIL.
+    profile::stop_sampler();
+    profile::start_sampler();
     Ok(Object::none(py))
 }
 

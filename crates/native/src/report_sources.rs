@@ -24,6 +24,7 @@ static SOURCES: &[(&str, &str)] = &sources![
     "report.processes" => "report/processes.py",
     "report.thresholds" => "report/thresholds.py",
     "report.diagnosis" => "report/diagnosis.py",
+    "report.event_loops" => "report/event_loops.py",
     "report.sentence" => "report/sentence.py",
     "report.thread_groups" => "report/thread_groups.py",
     "report.wait_scale" => "report/wait_scale.py",

@@ -11,7 +11,7 @@ import os
 import sys
 
 from headway.errors import Error, Unsupported
-from headway.meter import forks, garbage_collection, machine, thread_names
+from headway.meter import forks, garbage_collection, late_lines, machine, thread_names
 
 # Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
@@ -108,9 +108,6 @@ def read_counters() -> Raw:
         raise NotInstalled("no counters to read: call headway.gil.install() first")
     raw["machine"] = machine.since_begin()
     if raw["loops"]:
-        # Imported where it is needed: most programs have no event loop.
-        from headway.meter import late_lines
-
         late_lines.add(raw, native.loops_late_stacks())
     raw["interpreters"] = [id for id, has_own_gil in native.gil_interpreters() if not has_own_gil]
     return raw
