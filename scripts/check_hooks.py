@@ -27,6 +27,9 @@ HOOKS = (
     "lifecycle::cond_init",
     "lifecycle::thread_create",
     "mutex::mutex_lock",
+    "polling::close",
+    "polling::epoll_pwait",
+    "polling::epoll_wait",
     "semaphores::sem_clockwait",
     "semaphores::sem_timedwait",
     "semaphores::sem_wait",
@@ -48,6 +51,8 @@ INDIRECT = {
     "headway_gil::registry::interpreter_list::newest_in": "PyInterpreterState_Head, likewise",
     "headway_gil::parked_waits::wait_began": "PyThreadState_GetUnchecked, which reads a variable",
     "headway_gil::profile::parked::on_end_of_wait": "PyGILState_GetThisThreadState, likewise",
+    "headway_gil::loops::reader::note_place": "PyGILState_GetThisThreadState, likewise",
+    "headway_gil::loops::reader::start": "starts the sampler's thread, without a GIL or a lock",
 }
 
 FUNCTION = re.compile(r"^([0-9a-f]+) <(.*)>:$")

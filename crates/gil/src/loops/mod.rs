@@ -70,14 +70,17 @@ pub fn wait_began(descriptor: c_int) -> Option<Wait> {
     let process = counters::of_this_process()?;
     let index = index_of_this_thread(process)?;
     let counters = process.event_loop(index);
-    let now_ns = now_ns();
+    let (now_ns, times) = (now_ns(), times_of_this_thread(process));
     if counters.descriptor.load(Relaxed) != descriptor {
         // Another loop: what came before is no iteration.
         counters.descriptor.store(descriptor, Relaxed);
         counters.iteration_began_ns.store(0, Relaxed);
     } else if counters.iteration_began_ns.load(Relaxed) != 0 {
-        end_iteration(process, index, now_ns);
+        end_iteration(process, index, times, now_ns);
     }
+    // The thread uses no GIL while it waits for events.
+    counters.held_before_ns.store(times.held_ns, Relaxed);
+    counters.waited_before_ns.store(times.waited_ns, Relaxed);
     Some(Wait { epoch, index, began_ns: now_ns })
 }
 
@@ -96,9 +99,6 @@ pub fn wait_ended(wait: Wait) {
     } else {
         add(&counters.awake_since_ns, polled_ns);
     }
-    let times = times_of_this_thread(process);
-    counters.held_before_ns.store(times.held_ns, Relaxed);
-    counters.waited_before_ns.store(times.waited_ns, Relaxed);
     add(&counters.begun, 1);
     counters.iteration_began_ns.store(now_ns, Release);
     reader::note_iteration();
@@ -143,11 +143,10 @@ impl Parts {
 }
 
 #[inline]
-fn end_iteration(process: &'static ProcessCounters, index: usize, now_ns: u64) {
+fn end_iteration(process: &'static ProcessCounters, index: usize, now: Times, now_ns: u64) {
     let counters = process.event_loop(index);
     let began_ns = counters.iteration_began_ns.load(Relaxed);
     let duration_ns = now_ns.saturating_sub(began_ns);
-    let now = times_of_this_thread(process);
     let times = Times {
         held_ns: now.held_ns.saturating_sub(counters.held_before_ns.load(Relaxed)),
         waited_ns: now.waited_ns.saturating_sub(counters.waited_before_ns.load(Relaxed)),
