@@ -1,8 +1,8 @@
 """An event loop that is late, for the reason that the argument names.
 
-    computes  a coroutine computes for a third of a second
+    computes  a coroutine computes, five times for a quarter of a second
     waits     a thread computes, and the loop waits for the GIL
-    blocks    a coroutine calls something that sleeps
+    blocks    a coroutine calls something that sleeps, as often and as long
 
 Prints how late a heartbeat of 10 ms was at most.
 """
@@ -29,15 +29,22 @@ def compute(seconds):
         sum(range(1000))
 
 
+async def handle(reason):
+    if reason == "computes":
+        compute(0.25)
+    else:
+        time.sleep(0.25)
+
+
 async def main(reason):
     beating = asyncio.create_task(heartbeat(time.monotonic() + SECONDS))
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.25)
     if reason == "waits":
         await asyncio.to_thread(compute, SECONDS - 1)
-    elif reason == "computes":
-        compute(0.3)
     else:
-        time.sleep(0.3)
+        for _ in range(5):
+            await handle(reason)
+            await asyncio.sleep(0.25)
     await beating
 
 

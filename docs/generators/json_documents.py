@@ -51,6 +51,8 @@ DOCUMENTS = (
             model.GilRow,
             model.ThreadRow,
             model.Histogram,
+            model.EventLoopRow,
+            model.LateLine,
             model.FreeThreading,
             model.Machine,
             model.ParkedThreadRow,

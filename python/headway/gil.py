@@ -56,8 +56,8 @@ def install(
     `loop_limit_s` is the duration in seconds from which on an iteration of an event loop is late,
     0.02 at first; None keeps it.
 
-    Raises `ValueError` for an unknown policy or a limit that is not above 0, and `Unsupported`, with
-    the reason, if the meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a
+    Raises `ValueError` for an unknown policy or a limit that is not above 0. Raises `Unsupported`,
+    with the reason, if the meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a
     statically linked interpreter, from a sub-interpreter.
     """
     if loop_limit_s is not None and not 0 < loop_limit_s < MAX_LOOP_LIMIT_S:

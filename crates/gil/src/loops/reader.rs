@@ -163,7 +163,7 @@ struct Reading {
     parts_ns: [u64; 3],
 }
 
-/// What is known of a loop.
+/// A loop that the reader watches.
 #[derive(Default)]
 struct Watched {
     /// The iteration that is read; 0 for none.
@@ -375,7 +375,7 @@ impl LoopReader {
         {
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: `Foreign` asks the kernel to read.
         unsafe { store.lock().node_of(&mut self.memory, layout, &self.calls) }
     }
 }
