@@ -4,7 +4,7 @@
 //! receiver accepts it, its contents are part of the next one. The contents come from *sources*
 //! (`source`):
 //! - `resources` with `cgroup`: the resources that the process uses;
-//! - `gils`: the meter's counters;
+//! - `gils` with `loops`: the meter's counters;
 //! - `long_holds`: holds of a GIL that kept other threads waiting;
 //! - `lines` with `call_tree` and `contexts`: the code that ran while other threads waited;
 //! - `gc_pauses`: the garbage collector;
@@ -27,6 +27,7 @@ mod gils;
 mod identity;
 mod lines;
 pub mod long_holds;
+mod loops;
 mod mod_wsgi;
 mod reporter;
 mod resources;

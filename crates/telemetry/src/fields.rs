@@ -274,6 +274,8 @@ fields! {
     1052 CONNECTIONS_ACCEPTED "connections_accepted" Count Sum,
     // The waits of all threads of a free-threaded build for locks and events.
     1053 PARKED_TIME_HISTOGRAM "parked_time_histogram" Histogram Sum,
+    // Threads with event loops that found no room in the counters.
+    1054 UNMEASURED_LOOPS "unmeasured_loops" Count Max,
     // In records only: the values of a tick for its interval, times its length, so that they add up
     // over time and processes.
     1060 PROCESS_SECONDS "process_seconds" Seconds Sum,
@@ -375,6 +377,26 @@ fields! {
     1240 DEATH "death" Text No,
     1241 SHUTDOWN_DETAIL "shutdown_detail" Text No,
     1242 REPORTED_BY_SUPERVISOR "reported_by_supervisor" Count No,
+    // All event loops of a process. An iteration lasts from the end of one wait for events to the
+    // beginning of the next, and counts when it has ended.
+    1244 LOOP_ITERATION_HISTOGRAM "loop_iteration_histogram" Histogram Sum,
+    1245 LOOP_POLLED "loop_polled" Seconds Sum,
+    // The parts of iterations.
+    1246 LOOP_COMPUTED "loop_computed" Seconds Sum,
+    1247 LOOP_WAITED "loop_waited" Seconds Sum,
+    1248 LOOP_BLOCKED "loop_blocked" Seconds Sum,
+    // The part of LOOP_BLOCKED in which the thread ran.
+    1249 LOOP_RAN_BLOCKED "loop_ran_blocked" Seconds Sum,
+    // Late iterations, and their parts.
+    1250 LOOP_LATE "loop_late" Count Sum,
+    1251 LOOP_LATE_COMPUTED "loop_late_computed" Seconds Sum,
+    1252 LOOP_LATE_WAITED "loop_late_waited" Seconds Sum,
+    1253 LOOP_LATE_BLOCKED "loop_late_blocked" Seconds Sum,
+    1254 LOOP_LATE_LIMIT "loop_late_limit" Seconds Distinct,
+    // The longest iteration that has not ended, so far.
+    1255 LOOP_ITERATING "loop_iterating" Seconds Max,
+    // The readers of lines and stacks append these rows to a record, so no other field of records
+    // comes behind them.
     // The waits of threads while another one executed a line. A tick has numbers instead of names:
     // see `lines`.
     1260 LINES "lines" Row ByKey,

@@ -125,6 +125,7 @@ fn write_row(record: &mut RecordWriter, row: &mut RecordWriter, texts: &[&[u8]],
 #[cfg(test)]
 mod tests {
     use super::super::datagram::{Header, Writer};
+    use super::super::fields::{FIELDS, Kept};
     use super::super::record::{entries, row_entries};
     use super::super::{merge, tick};
     use super::*;
@@ -178,6 +179,14 @@ mod tests {
         let expected =
             [("(handoff)", 1, 3), ("(not recorded)", 1, 1), ("(other)", 1, 2), ("work", 2, 12)];
         assert_eq!(sum, expected.map(|(name, keys, us)| (name.to_owned(), keys, us)));
+    }
+
+    #[test]
+    fn rows_come_behind_all_other_fields_of_a_record() {
+        for field in FIELDS.iter().filter(|field| field.id > id::LINES && field.kept != Kept::No) {
+            let rows = [id::LINES..=id::LINE_WAITED, id::STACKS..=id::STACK_WAITED];
+            assert!(rows.iter().any(|rows| rows.contains(&field.id)), "{}", field.name);
+        }
     }
 
     #[test]
