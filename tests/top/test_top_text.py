@@ -120,6 +120,31 @@ def test_a_program_that_serves_nothing_has_no_lines_about_requests() -> None:
     assert page.totals(server)[0].startswith("requests")
 
 
+def test_processes_with_event_loops_have_a_line_and_columns_of_them() -> None:
+    loops = {"late": 2.0, "late_computed": 0.01, "late_waited": 0.0, "late_blocked": 0.24}
+    looping = {"loops": {**loops, "iterating": 0.0}, "loop_iteration": answers.quantiles(0.001)}
+    (line,) = [each for each in page.totals(answers.measured(**looping)) if "event loop" in each]
+    assert line.startswith("event loop p50 1 ms p95 2 ms p99 3 ms   late 2 /s: computed 1 %")
+    assert line.endswith("blocked 24 % of the time")
+    looping["loops"] |= {"iterating": 3.0}
+    (line,) = [each for each in page.totals(answers.measured(**looping)) if "event loop" in each]
+    assert line.endswith("not ended for 3 s")
+    assert not [each for each in page.totals(answers.measured()) if "event loop" in each]
+    now = answers.now()
+    names = [each.name for each in tables.LOOPS]
+    assert not {each.name for each in tables.processes(now).columns} & set(names)
+    for measured in (now["total"], now["groups"][0], now["processes"][0]):
+        measured["summary"] |= looping
+    for table in (tables.processes(now), tables.groups(now)):
+        assert [each.name for each in table.columns][-2:] == names
+        assert ["3 ms", "25 %"] in [cells[-2:] for cells in map(table.cells, table.rows)]
+    drawn = once.draw("here", now, "overview", {})
+    rows = [line.split() for line in drawn.splitlines() if line and not line.startswith("#")]
+    assert rows[0][-2:] == ["loop_p99_ms", "loop_late_pct"]
+    assert [row[-2:] for row in rows[1:3]] == [["3.000", "25.0"]] * 2
+    assert rows[4][-2:] == ["-", "-"]
+
+
 def test_the_sentences_of_a_verdict_are_told_whole() -> None:
     verdict = {
         "title": "a",

@@ -96,6 +96,11 @@ MEASURED = (
     Column("errors_5xx", "5xx", "summary.errors_5xx", COUNT, 11),
     Column("verdict", "verdict", "verdict.name", TEXT, 1),
 )
+# Only where a process has an event loop, except for scripts.
+LOOPS = (
+    Column("loop_p99", "loop p99", "summary.loop_iteration.p99", SECONDS, 15),
+    Column("loop_late", "loop late", "late_share", SHARE, 14),
+)
 PROCESSES = (
     Column("host", "host", "host", NAME, 12),
     Column("group", "group", "group", NAME, 5),
@@ -116,6 +121,7 @@ EVERYTHING = (
     *PROCESSES[:3],
     Column("processes", "processes", "summary.processes", COUNT),
     *MEASURED,
+    *LOOPS,
 )
 # Events have the field names of their datagrams, which are mod_wsgi's where it has the field.
 SLOW = (
@@ -200,11 +206,30 @@ def scopes(answer: Row) -> ViewTable:
     rows = [{"scope": "total", **total}] if isinstance(total, dict) else []
     rows += [{"scope": "group", **row} for row in rows_of(answer, "groups")]
     rows += [{"scope": "process", **row} for row in rows_of(answer, "processes")]
+    rows = [{**row, "late_share": late_share(row)} for row in rows]
     return ViewTable("everything", EVERYTHING, rows)
 
 
 def groups(answer: Row) -> ViewTable:
-    return ViewTable("groups", GROUPS, rows_of(answer, "groups"))
+    return with_loops(ViewTable("groups", GROUPS, rows_of(answer, "groups")))
+
+
+LATE_PARTS = ("computed", "waited", "blocked")
+
+
+def late_share(row: Row) -> float | None:
+    """The part of the event loops' time that is in late iterations; None without loops."""
+    parts = [number_in(value_at(row, f"summary.loops.late_{part}")) for part in LATE_PARTS]
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def with_loops(table: ViewTable) -> ViewTable:
+    """The table with the columns of event loops, if a row has any."""
+    rows = [{**row, "late_share": late_share(row)} for row in table.rows]
+    if all(row["late_share"] is None for row in rows):
+        return table
+    return table._replace(columns=(*table.columns, *LOOPS), rows=rows)
 
 
 # The orders of processes: the name for people, and the path of the value. The greatest comes first.
@@ -226,7 +251,7 @@ def processes(answer: Row, slots: Row | None = None, sort: str = "") -> ViewTabl
         bars = slot_bars(busy.get((row.get("host"), row.get("pid"))))
         rows.append({**row, "age": difference(now, row.get("started")), "slots": bars})
     rows.sort(key=lambda row: sort_key(row, sort))
-    return ViewTable("processes", PROCESSES, rows)
+    return with_loops(ViewTable("processes", PROCESSES, rows))
 
 
 def sort_key(row: Row, sort: str) -> tuple[Any, ...]:

@@ -58,11 +58,13 @@ export function LoopsPage({ address, now }: PageProps) {
           {isLive(address.range) && now && <Processes now={now} />}
         </>
       ) : (
-        <p class="note">
-          No process with an event loop reported in this range. A loop is a thread that waits for
-          events on one epoll descriptor again and again, as those of asyncio, uvloop, trio, Tornado
-          and gevent.
-        </p>
+        <section class="card">
+          <p class="note">
+            No process with an event loop reported in this range. A loop is a thread that waits for
+            events on one epoll descriptor again and again, as those of asyncio, uvloop, trio,
+            Tornado and gevent.
+          </p>
+        </section>
       )}
     </>
   );
