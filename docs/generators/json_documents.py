@@ -54,6 +54,8 @@ DOCUMENTS = (
             model.FreeThreading,
             model.Machine,
             model.ParkedThreadRow,
+            model.EventLoopRow,
+            model.LateLine,
             model.Stopping,
         ),
     ),
