@@ -65,6 +65,7 @@ pub use hook::slots::{SlotError, patch_for_good};
 pub use install::{Host, Location, Refusal, install};
 pub use installation::is_installed;
 pub use learning::{probe_sleeps, probe_waits, this_thread_is_the_probe};
+pub use loops::{LateStack, late_stacks};
 pub use parked_waits::ThreadStates;
 pub use profile::control::{
     Charge, GilSums, NotBegun, Profile, begin as begin_profile,

@@ -43,6 +43,25 @@ const NO_ROOM: u32 = u32::MAX;
 /// Room that is kept for new loops while others have ended.
 const KEPT_FREE: usize = 8;
 
+/// What late iterations of event loops are charged to, since the process began.
+#[derive(Clone, Debug)]
+pub struct LateStack {
+    pub native_id: u32,
+    /// 0 computed, 1 waited, 2 blocked
+    pub part: u32,
+    /// outermost first; for `waited`, that of the thread that held the GIL
+    pub stack: Vec<crate::Frame>,
+    pub callback: Option<String>,
+    /// kernel ID of the holder, 0 if none
+    pub holder: u32,
+    pub late_ns: u64,
+    pub readings: u64,
+}
+
+pub fn late_stacks() -> Vec<LateStack> {
+    Vec::new()
+}
+
 /// A wait for events that has begun.
 #[derive(Clone, Copy)]
 pub struct Wait {
