@@ -26,6 +26,8 @@ from made_recording import AFTER_PIDS, BEFORE_PIDS, HOSTILE, INTERVAL_S, send  #
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from recorded import Recorded  # noqa: E402
 from served import Served  # noqa: E402
+from test_exposition import LOOPS  # noqa: E402
+from test_flame_graph_data import LATE  # noqa: E402
 from ticks import tick  # noqa: E402
 
 IS_BUILT = files("headway").joinpath("recorder/static/index.html").is_file()
@@ -826,6 +828,29 @@ def test_late_event_loops_are_drawn_with_what_they_do(
     page.goto(f"{live.url}/#/overview?last=60")
     expect(page.locator(".tile").filter(has_text="Event loop p99")).to_be_visible()
     expect(page.locator("article.verdict").first).to_contain_text("looked for no events")
+
+
+def test_the_lines_that_loops_are_late_for_and_their_callers(
+    watching: Watched, live: Recorded
+) -> None:
+    now = time.time()
+    hostile = {**LATE["line_names"][0], "line_holder": HOSTILE, "line_endpoint": HOSTILE}
+    told = {**LATE, "line_names": [hostile, LATE["line_names"][1]]}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+        sending.sendto(tick(7000, stamp=now, **LOOPS, **told), live.socket)
+    live.wait_until_received(1)
+    page = watching.page
+    page.goto(f"{live.url}/#/loops?from={now - 60}&to={now + 1}")
+    rows = page.get_by_label("What loops are late for: lines").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    for words in ("work (/app.py:7)", "waited", HOSTILE, "50 ms"):
+        expect(rows.first).to_contain_text(words)
+    graph = page.get_by_label("What loops are late for: calls", exact=True)
+    for name in ("(waited)", "(computed)", "(blocked)", "main (/app.py:1)"):
+        expect(call(graph, name).first).to_be_visible()
+    assert width(call(graph, "work (").first) == pytest.approx(width(call(graph, "main (").first))
+    expect(call(graph, "all").first).to_have_attribute("aria-label", re.compile("all late time"))
+    assert page.locator("img").count() == 0
 
 
 def test_a_live_page_goes_on_by_itself_and_a_hidden_one_rests(

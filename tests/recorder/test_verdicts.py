@@ -366,9 +366,23 @@ def test_what_a_late_event_loop_did_is_said_with_what_helps() -> None:
     assert "priority" in found["advice"][0]["try"]
     scheduled = verdict_on(tick(**{**waited, "policy": "priority"}))
     assert "another process" in scheduled["advice"][0]["try"]
+    rows = [
+        {"late_function": "fetch", "late_place": "/srv/a.py:3", "late_part": "blocked"}
+        | {"late_time": 0.1},
+        {"late_function": "score", "late_place": "/srv/b.py:4", "late_part": "waited"}
+        | {"late_time": 0.1, "late_holder": "worker\x1b"},
+        {"late_function": "other", "late_part": "waited", "late_time": 0.01},
+    ]
+    placed = verdict_on(tick(**{**waited, "late_lines": rows}))["text"]
+    assert "waited for the GIL, which worker\\x1b held in score (b.py:4) for 200 ms" in placed
+    assert "blocked in fetch (a.py:3) for 100 ms" in placed
     present = verdict_on(tick(**{**LOOP, "loop_iterating": 3.0}))
     assert "has looked for no events for 3 s." in present["text"], present["text"]
     assert present["advice"] == []
+    both = verdict_on(tick(**{**LATE, "loop_iterating": 3.0}))
+    assert both["text"].endswith("it blocked. It has looked for none for 3 s."), both["text"]
+    ended = verdict_on(tick(**{**LATE, "loop_iterating": 0.03}))
+    assert ended["text"].endswith("it blocked."), ended["text"]
     # Another verdict says it too.
     full = verdict_on(tick(**{**GIL_BOUND, **LATE_LOOP}))
     assert "Late event loop: the event loop looked for no events 6 times" in full["text"]

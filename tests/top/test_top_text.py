@@ -221,6 +221,17 @@ def test_lines_that_make_threads_wait_have_their_place_and_endpoint() -> None:
     assert "1500.000 score shop.py:41 /" in " ".join(drawn.split())
 
 
+def test_lines_that_event_loops_are_late_for_have_what_they_did_and_who_held_the_gil() -> None:
+    line = {"function": "score", "file": "shop.py", "line": 41, "part": "waited", "late": 1.5}
+    answer = {"late_lines": [{**line, "callback": "handle", "holder": EVIL}]}
+    table = tables.late_lines(answer)
+    cells = table.cells(table.rows[0])
+    assert cells[:5] == ["1.5 s", "waited", "score", "shop.py:41", "handle"]
+    assert_printable("".join(cells))
+    drawn = once.draw("here", answers.now(), "holders", answer)
+    assert "1500.000 waited score shop.py:41 handle" in " ".join(drawn.split())
+
+
 def test_who_measures_less_is_said_to_measure_less() -> None:
     assert "(lower bound)" in "\n".join(page.totals(answers.measured(exact=False)))
     assert "(lower bound)" not in "\n".join(page.totals(answers.measured()))

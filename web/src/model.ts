@@ -305,6 +305,17 @@ export interface LineRow extends Frame {
   waited: number;
 }
 
+/** The time for which event loops were late while a line ran. A row without a file has no line. */
+export interface LateLine extends Frame {
+  /** What the loop ran; "" if it is not known. */
+  callback: string;
+  /** The thread that held the GIL, where the loop waited for it. */
+  holder: string;
+  /** What the loop did: computed, waited or blocked; "" for others. */
+  part: string;
+  late: number;
+}
+
 export interface Holders {
   /** The length of the range. */
   seconds: number;
@@ -313,6 +324,7 @@ export interface Holders {
   endpoints: Endpoint[];
   interpreters: InterpreterRow[];
   lines: LineRow[];
+  late_lines: LateLine[];
   holds: Hold[];
 }
 

@@ -405,6 +405,8 @@ fields! {
     1262 LINE_PLACE "line_place" Text Key,
     1263 LINE_ENDPOINT "line_endpoint" Text Key,
     1264 LINE_WAITED "line_waited" Seconds Sum,
+    // In names only: the thread that held the GIL while an event loop waited for it.
+    1265 LINE_HOLDER "line_holder" Text No,
     // In ticks only.
     1270 LINE_NAMES "line_names" Row No,
     1271 LINE_NUMBER "line_number" Count No,
@@ -422,6 +424,31 @@ fields! {
     1280 STACKS "stacks" Row ByKey,
     1281 STACK_ID "stack_id" Text Key,
     1282 STACK_WAITED "stack_waited" Seconds Sum,
+    // The time for which event loops were late, by line. A tick has numbers instead of names, those
+    // of LINE_NAMES, whose endpoint is the callback.
+    1290 LATE_LINES "late_lines" Row ByKey,
+    1291 LATE_FUNCTION "late_function" Text Key,
+    // FILE:NUMBER.
+    1292 LATE_PLACE "late_place" Text Key,
+    // What the loop ran.
+    1293 LATE_CALLBACK "late_callback" Text Key,
+    // The thread that held the GIL, where the loop waited for it.
+    1294 LATE_HOLDER "late_holder" Text Key,
+    // One of `lines::PARTS`, without its parentheses.
+    1295 LATE_PART "late_part" Text Key,
+    1296 LATE_TIME "late_time" Seconds Sum,
+    // In ticks only.
+    1297 LATE_NUMBERS "late_numbers" Counts No,
+    // Indices of `lines::PARTS`, and microseconds, in the order of LATE_NUMBERS.
+    1298 LATE_PARTS "late_parts" Counts No,
+    1299 LATE_TIMES "late_times" Counts No,
+    // The same by stack, whose outermost call is one of `lines::PARTS`. Numbers are those of CALLS.
+    1300 LATE_STACK_NUMBERS "late_stack_numbers" Counts No,
+    // In microseconds, in the order of LATE_STACK_NUMBERS.
+    1301 LATE_STACK_TIMES "late_stack_times" Counts No,
+    1302 LATE_STACKS "late_stacks" Row ByKey,
+    1303 LATE_STACK_ID "late_stack_id" Text Key,
+    1304 LATE_STACK_TIME "late_stack_time" Seconds Sum,
 }
 
 const PLACES: usize = FIELDS[FIELDS.len() - 1].id as usize + 1;

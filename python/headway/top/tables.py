@@ -190,6 +190,14 @@ LINES = (
     Column("place", "line", "place", TEXT, 1),
     Column("endpoint", "endpoint", "endpoint", TEXT, 2),
 )
+LATE_LINES = (
+    Column("late", "loops were late", "late", SECONDS),
+    Column("part", "they", "part", TEXT, 1),
+    Column("function", "function", "function", TEXT),
+    Column("place", "line", "place", TEXT, 2),
+    Column("callback", "callback", "callback", TEXT, 3),
+    Column("holder", "held by", "holder", NAME, 4),
+)
 HOLDS = (
     Column("time", "time", "time", CLOCK, 3),
     Column("pid", "pid", "pid", PID, 4),
@@ -318,11 +326,22 @@ def threads(answer: Row) -> ViewTable:
 
 
 def lines(answer: Row) -> ViewTable:
+    return ViewTable("lines that make threads wait", LINES, with_places(answer, "lines"))
+
+
+def late_lines(answer: Row) -> ViewTable:
+    return ViewTable(
+        "lines that event loops are late for", LATE_LINES, with_places(answer, "late_lines")
+    )
+
+
+def with_places(answer: Row, name: str) -> list[Row]:
+    """The rows of lines, each with its file and number as one word."""
     rows = []
-    for row in rows_of(answer, "lines"):
+    for row in rows_of(answer, name):
         place = f"{row['file']}:{row.get('line')}" if row.get("file") else None
         rows.append({**row, "place": place})
-    return ViewTable("lines that make threads wait", LINES, rows)
+    return rows
 
 
 def holds(answer: Row) -> ViewTable:
@@ -355,7 +374,7 @@ VIEWS = (
     View("overview", "1", "series", (groups,), since_s=300, points=60),
     View("processes", "2", "slots", (), points=5),
     View("slow", "3", "slow", (slow,), since_s=600),
-    View("holders", "4", "holders", (gils, threads, lines, holds)),
+    View("holders", "4", "holders", (gils, threads, lines, holds, late_lines)),
     View("endpoints", "5", "holders", (endpoints,)),
     View("gc", "6", "gc", (gc,), since_s=600),
     View("lifecycle", "7", "lifecycle", (lifecycle,), since_s=600),

@@ -2,17 +2,30 @@
 // late ones.
 
 import { useMemo } from "preact/hooks";
-import { target } from "../address";
+import { type Address, target } from "../address";
 import { useAnswer } from "../answers";
 import { DistributionChart, type Layer } from "../charts/distribution";
+import { FlameGraph } from "../charts/flame";
 import { LineChart } from "../charts/lines";
 import { happens, line, percentileLines } from "../charts/percentiles";
 import * as format from "../format";
-import type { Distribution, LoopUse, Now, Series } from "../model";
+import { place } from "../frames";
+import type {
+  Distribution,
+  Flame,
+  Holders,
+  LateLine,
+  LoopUse,
+  Now,
+  Series,
+  Summary,
+} from "../model";
 import { describe, isLive, refreshSeconds } from "../range";
 import { useSeries } from "../series";
+import type { Colour } from "../theme";
 import { Trouble, Waiting } from "../trouble";
 import { Bar, Figures } from "./figures";
+import { Filter } from "./filter";
 import { overTime } from "./over_time";
 import { asked, type PageProps } from "./props";
 
@@ -26,6 +39,7 @@ export function LoopsPage({ address, now }: PageProps) {
     [...asked(address), ["metric", "loop_iteration"]],
     every && Math.max(3, every),
   );
+  const holders = useAnswer<Holders>("holders", asked(address), every && Math.max(3, every));
   const layers = useMemo(
     (): Layer[] => [
       {
@@ -40,7 +54,7 @@ export function LoopsPage({ address, now }: PageProps) {
   const { points } = series.data;
   return (
     <>
-      <Trouble answers={[series, iterations]} />
+      <Trouble answers={[series, iterations, holders]} />
       {points.some(({ summary }) => summary?.loops) ? (
         <>
           <Charts series={series.data} stale={series.stale} />
@@ -55,6 +69,8 @@ export function LoopsPage({ address, now }: PageProps) {
             stale={iterations.stale}
             height={220}
           />
+          <LateLines lines={holders.data?.late_lines ?? []} />
+          <Graph address={address} />
           {isLive(address.range) && now && <Processes now={now} />}
         </>
       ) : (
@@ -84,6 +100,12 @@ function parts(points: Series["points"], of: (loops: LoopUse) => [number, number
   });
 }
 
+/** The present iteration, where it is longer than all that have ended. */
+function notEnded({ loops, loop_iteration }: Summary): number | null {
+  const present = loops?.iterating ?? 0;
+  return present > (loop_iteration?.max ?? 0) ? present : null;
+}
+
 function Charts({ series, stale }: { series: Series; stale: boolean }) {
   const { points } = series;
   const drawn = useMemo(() => {
@@ -97,7 +119,7 @@ function Charts({ series, stale }: { series: Series; stale: boolean }) {
       iteration: [
         ...percentileLines(points, "loop_iteration", "blue"),
         of("longest", "grey", ({ loop_iteration }) => loop_iteration?.max),
-        ...[of("not ended", "red", ({ loops }) => loops?.iterating)].filter(happens),
+        ...[of("not ended", "red", notEnded)].filter(happens),
       ],
       rate: [
         of("iterations", "violet", ({ loops }) => loops?.iterations, { fill: "zero", width: 2 }),
@@ -138,6 +160,74 @@ function Charts({ series, stale }: { series: Series; stale: boolean }) {
         lines={drawn.lateRate}
       />
       <LineChart {...shared} title="All iterations" unit={format.perSecond} lines={drawn.rate} />
+    </section>
+  );
+}
+
+const COLOURS: Record<string, Colour> = { computed: "teal", waited: "amber", blocked: "red" };
+
+function LateLines({ lines }: { lines: LateLine[] }) {
+  const all = lines.reduce((sum, { late }) => sum + late, 0);
+  return (
+    <Figures
+      title="What loops are late for: lines"
+      note="the innermost Python call of the loop's thread; where it waited for the GIL, of the thread that held it"
+      empty="No event loop was late in this range, or the processes do not report lines."
+      rows={lines}
+      id={(row) =>
+        JSON.stringify([row.function, row.file, row.line, row.callback, row.holder, row.part])
+      }
+      name={(row) => (
+        <>
+          {row.function} {row.file && <small>{`(${place(row)})`}</small>}
+        </>
+      )}
+      columns={[
+        { label: "The loop", cell: ({ part }) => part || "…", text: true },
+        { label: "Callback", cell: ({ callback }) => callback, text: true },
+        { label: "Held by", cell: ({ holder }) => holder, text: true },
+        { label: "Late", cell: ({ late }) => format.seconds(late), by: ({ late }) => late },
+        {
+          label: "of all",
+          cell: ({ late, part }) => (
+            <Bar share={all ? late / all : 0} colour={COLOURS[part] ?? "grey"} />
+          ),
+        },
+      ]}
+    />
+  );
+}
+
+const CALLS = "What loops are late for: calls";
+
+function Graph({ address }: { address: Address }) {
+  const every = refreshSeconds(address.range);
+  const answer = useAnswer<Flame>(
+    "flame_graph",
+    [...asked(address), ["of", "late"]],
+    every && Math.max(5, every),
+  );
+  const wanted = address.view.q ?? "";
+  if (!answer.data?.calls[0]?.waited) return null;
+  return (
+    <section class="card" aria-label={CALLS}>
+      <header>
+        <h3>
+          {CALLS}{" "}
+          <small>a call is as wide as the time for which loops were late while it ran</small>
+        </h3>
+      </header>
+      <Trouble answers={[answer]} />
+      <div class="bar">
+        <Filter value={wanted} label="Search" />
+      </div>
+      <FlameGraph
+        label="Flame graph"
+        calls={answer.data.calls}
+        wanted={wanted}
+        stale={answer.stale}
+        whole="all late time"
+      />
     </section>
   );
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headway.recorder.diagnosis.inputs import DiagnosisInputs
 from headway.recorder.diagnosis.verdict import Advice, Evidence, Verdict, evidence, verdict
+from headway.recorder.records.stacks import frame_of
 from headway.report import event_loops, thresholds, units
 from headway.report.event_loops import Lateness
 
@@ -51,8 +52,10 @@ def sentence(inputs: DiagnosisInputs) -> str | None:
     present = f"for {units.seconds(lateness.present_s)}."
     if not lateness.late:
         return f"{name} has looked for no events {present}"
-    said = event_loops.described(lateness, name, "it", has_gil, _nowhere)
-    return f"{said} It has looked for none {present}" if lateness.present_s else said
+    said = event_loops.described(lateness, name, "it", has_gil, lambda part: _where(inputs, part))
+    # One that ended since is among the others.
+    is_longest = lateness.present_s > lateness.longest_s
+    return f"{said} It has looked for none {present}" if is_longest else said
 
 
 def _advice(lateness: Lateness, has_gil: bool, policy: str) -> Advice:
@@ -77,5 +80,11 @@ def _parts(lateness: Lateness, has_gil: bool) -> list[Evidence]:
     ]
 
 
-def _nowhere(_part: str) -> str:
-    return ""
+def _where(inputs: DiagnosisInputs, part: str) -> str:
+    """The line that a part of late iterations was spent in most."""
+    rows = [row for row in inputs.record.get("late_lines", ()) if row.get("late_part") == part]
+    row = max(rows, key=lambda row: row.get("late_time", 0.0), default=None)
+    if row is None:
+        return ""
+    frame = frame_of(row.get("late_function", ""), row.get("late_place", ""))
+    return event_loops.in_code(part, event_loops.place(*frame), row.get("late_holder"))
