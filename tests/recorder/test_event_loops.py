@@ -166,4 +166,4 @@ def test_a_loop_in_time_is_not_late_and_a_program_without_one_has_no_figures(
     of_loops = [each.sample_name for each in METRICS if each.name.startswith("headway_loop")]
     assert len(of_loops) == 4
     assert not [each for each in of_loops if each in metrics]
-    assert "loop" not in top
+    assert "event loop" not in top

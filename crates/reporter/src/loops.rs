@@ -4,13 +4,15 @@ use headway_gil::LoopTotals;
 use headway_telemetry::datagram::Writer;
 use headway_telemetry::id;
 
+type Figure = fn(&LoopTotals) -> u64;
+
 /// Writes what has been added to `reported`. A process without event loops writes nothing.
 pub fn write(out: &mut Writer, reported: Option<&LoopTotals>, latest: Option<&LoopTotals>) {
     let Some(latest) = latest else { return };
     let nothing = LoopTotals::default();
     let reported = reported.unwrap_or(&nothing);
-    let since = |of: fn(&LoopTotals) -> u64| of(latest).saturating_sub(of(reported));
-    let times: [(u16, fn(&LoopTotals) -> u64); 8] = [
+    let since = |of: Figure| of(latest).saturating_sub(of(reported));
+    let times: [(u16, Figure); 8] = [
         (id::LOOP_POLLED, |loops| loops.polled_ns),
         (id::LOOP_COMPUTED, |loops| loops.computed_ns),
         (id::LOOP_WAITED, |loops| loops.waited_ns),
