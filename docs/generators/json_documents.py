@@ -56,6 +56,8 @@ DOCUMENTS = (
             model.FreeThreading,
             model.Machine,
             model.ParkedThreadRow,
+            model.EventLoopRow,
+            model.LateLine,
             model.Stopping,
         ),
     ),

@@ -92,7 +92,7 @@ class Meter:
             worst = max(late, key=lambda row: row.late_s)
             has_gil = report.gil != "disabled"
             limit = units.seconds(self._loop_limit_s)
-            said = event_loops.described(worst, has_gil=has_gil)
+            said = event_loops.described_row(worst, has_gil).removesuffix(".")
             outcome.force_exception(
                 pytest.fail.Exception(
                     f"late event loop: {said} (--headway-loop-limit {limit})", pytrace=False

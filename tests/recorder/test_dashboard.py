@@ -7,6 +7,7 @@ host, and on a dialog, which only a string that was taken for HTML could open.
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -19,16 +20,19 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 
 import chromium  # noqa: E402
+import test_event_loops  # noqa: E402
 from launch import GIL_ENABLED, environment, python  # noqa: E402
 from made_recording import AFTER_PIDS, BEFORE_PIDS, HOSTILE, INTERVAL_S, send  # noqa: E402
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from recorded import Recorded  # noqa: E402
 from served import Served  # noqa: E402
+from test_exposition import LOOPS  # noqa: E402
+from test_flame_graph_data import LATE  # noqa: E402
 from ticks import tick  # noqa: E402
 
 IS_BUILT = files("headway").joinpath("recorder/static/index.html").is_file()
 UNKNOWN, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
-PAGES = ("overview", "gil", "capacity", "endpoints", "slow", "lifecycle", "gc", "compare")
+PAGES = ("overview", "gil", "loops", "capacity", "endpoints", "slow", "lifecycle", "gc", "compare")
 
 pytestmark = [
     pytest.mark.slow("drives a browser"),
@@ -505,7 +509,7 @@ def test_the_comparison_grows_row_by_row_and_can_be_taken_away(page: Page, story
     )
     page.evaluate("location.hash = decodeURIComponent(location.hash)")
     page.keyboard.press("c")
-    page.keyboard.press("8")
+    page.keyboard.press("9")
     rows = page.locator("table.compare tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_contain_text("deadline")
@@ -794,6 +798,59 @@ def test_a_program_that_serves_nothing_opens_with_what_is_known_of_it(
     of_requests = ("Throughput", "Response", "Application", "Capacity", "Bytes", "Busy", "Errors")
     assert [title for title in titles if title.strip().startswith(of_requests)] == []
     expect(page.get_by_text("0 requests")).to_have_count(0)
+
+
+def test_late_event_loops_are_drawn_with_what_they_do(
+    watching: Watched, live: Recorded, tmp_path: Path
+) -> None:
+    page = watching.page
+    page.goto(f"{live.url}/#/loops?last=60")
+    expect(page.get_by_text("No process with an event loop reported")).to_be_visible()
+    program = test_event_loops.running(tmp_path, live, "block")
+    try:
+        blocked = card(page, "What late loops do")
+        wait_until_painted(blocked.locator("canvas"), "red", 100)
+        wait_until_painted(card(page, "Late iterations").locator("canvas"), "red", 100)
+        wait_until_painted(card(page, "Iterations").locator("canvas"), "violet", 100)
+        process = page.get_by_label("Processes with event loops, now").locator("tbody tr")
+        expect(process).to_have_count(1)
+        computed, waited, of_blocked = (
+            percent(process.locator("td").nth(column).inner_text()) for column in (4, 5, 6)
+        )
+        assert of_blocked > max(computed, waited)
+    finally:
+        program.end(signal.SIGKILL, kills=True)
+    assert any(
+        percent(row[3]) > max(percent(row[1]), percent(row[2]))
+        for row in table_of(page, "What late loops do")
+        if UNKNOWN not in row
+    )
+    page.goto(f"{live.url}/#/overview?last=60")
+    expect(page.locator(".tile").filter(has_text="Event loop p99")).to_be_visible()
+    expect(page.locator("article.verdict").first).to_contain_text("did not look for events")
+
+
+def test_the_lines_that_loops_are_late_for_and_their_callers(
+    watching: Watched, live: Recorded
+) -> None:
+    now = time.time()
+    hostile = {**LATE["line_names"][0], "line_holder": HOSTILE, "line_endpoint": HOSTILE}
+    told = {**LATE, "line_names": [hostile, LATE["line_names"][1]]}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+        sending.sendto(tick(7000, stamp=now, **LOOPS, **told), live.socket)
+    live.wait_until_received(1)
+    page = watching.page
+    page.goto(f"{live.url}/#/loops?from={now - 60}&to={now + 1}")
+    rows = page.get_by_label("What loops are late for: lines").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    for words in ("work (/app.py:7)", "waited", HOSTILE, "50 ms"):
+        expect(rows.first).to_contain_text(words)
+    graph = page.get_by_label("What loops are late for: calls", exact=True)
+    for name in ("(waited)", "(computed)", "(blocked)", "main (/app.py:1)"):
+        expect(call(graph, name).first).to_be_visible()
+    assert width(call(graph, "work (").first) == pytest.approx(width(call(graph, "main (").first))
+    expect(call(graph, "all").first).to_have_attribute("aria-label", re.compile("all late time"))
+    assert page.locator("img").count() == 0
 
 
 def test_a_live_page_goes_on_by_itself_and_a_hidden_one_rests(

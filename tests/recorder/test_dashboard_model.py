@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 from made_recording import send
 from recorded import Recorded
+from test_exposition import LOOPS
+from test_flame_graph_data import LATE
+from ticks import tick
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 COMPILER = WEB / "node_modules/.bin/tsc"
@@ -29,7 +33,10 @@ def test_answers_have_the_types_of_the_model(tmp_path: Path) -> None:
     recorder = Recorded(tmp_path)
     try:
         sent, before, after = send(recorder.socket, int(time.time()) - 2)
-        recorder.wait_until_received(sent)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            looping = tick(7000, stamp=after[1] - 1, **LOOPS, **LATE)
+            sending.sendto(looping, recorder.socket)
+        recorder.wait_until_received(sent + 1)
         span = f"from={before[0]}&to={after[1]}"
         row = f"row~{before[0]}~{after[1]}~"
         answers = {
@@ -43,6 +50,7 @@ def test_answers_have_the_types_of_the_model(tmp_path: Path) -> None:
             "GcAnswer": recorder.ask(f"gc?{span}&limit=20"),
             "Holders": recorder.ask(f"holders?{span}"),
             "Flame": recorder.ask(f"flame_graph?{span}"),
+            "LoopUse": recorder.ask(f"summary?{span}")["summary"]["loops"],
             "Comparison": recorder.ask(f"compare?row={row}"),
         }
     finally:

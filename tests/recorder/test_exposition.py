@@ -44,6 +44,18 @@ WITHOUT_A_GIL: dict[str, Any] = {
         {"thread_name": "collector", "thread_suspended": 0.0, "thread_stopping": 0.125},
     ],
 }
+LOOPS: dict[str, Any] = {
+    "loop_iteration_histogram": [(0.001, 8), (0.25, 2)],
+    "loop_polled": 0.5,
+    "loop_computed": 0.125,
+    "loop_waited": 0.0,
+    "loop_blocked": 0.375,
+    "loop_late": 2,
+    "loop_late_computed": 0.125,
+    "loop_late_waited": 0.0,
+    "loop_late_blocked": 0.25,
+    "loop_late_limit": 0.02,
+}
 LIVELY: dict[str, Any] = {
     "gils": [GIL],
     "gcs": [GC],
@@ -94,6 +106,26 @@ def test_the_waits_without_a_gil(bench: Bench) -> None:
     assert value(samples, time_s, state="stopping") == pytest.approx(3 * 0.125)
 
 
+def test_the_event_loops(bench: Bench) -> None:
+    bench.run(3, **LOOPS)
+    samples = scrape(bench)
+    assert value(samples, "headway_loop_lag_seconds_count") == 3 * 10
+    assert value(samples, "headway_loop_lag_seconds_sum") == pytest.approx(3 * 0.508)
+    assert value(samples, "headway_loop_late_iterations_total") == 3 * 2
+    for name, parts in (
+        ("loop_time", {"computed": 0.125, "waited": 0.0, "blocked": 0.375, "polled": 0.5}),
+        ("loop_late_time", {"computed": 0.125, "waited": 0.0, "blocked": 0.25}),
+    ):
+        for part, time_s in parts.items():
+            found = value(samples, f"headway_{name}_seconds_total", part=part)
+            assert found == pytest.approx(3 * time_s), part
+
+
+def test_a_process_without_event_loops_has_no_metrics_of_them(bench: Bench) -> None:
+    bench.run(3, **LIVELY)
+    assert not {name for name, _ in scrape(bench) if name.startswith("headway_loop")}
+
+
 def test_a_process_with_a_gil_has_no_waits_without_one(bench: Bench) -> None:
     bench.run(3, **LIVELY)
     names = {name for name, _ in scrape(bench)}
@@ -102,7 +134,7 @@ def test_a_process_with_a_gil_has_no_waits_without_one(bench: Bench) -> None:
 
 
 def test_every_metric_is_exposed_under_its_name_and_type(bench: Bench) -> None:
-    bench.run(3, **LIVELY, **WITHOUT_A_GIL)
+    bench.run(3, **LIVELY, **LOOPS, **WITHOUT_A_GIL)
     families = {
         family.name: family
         for family in openmetrics.text_string_to_metric_families(

@@ -18,8 +18,11 @@ from headway.profile import sides
 from headway.profile.flame_tree import Node
 from headway.profile.model import Frame
 from headway.recorder.query.history import History
-from headway.recorder.query.stacks import frame_of, stacks_of, tree
+from headway.recorder.query.query import BadQuery, Query
+from headway.recorder.query.stacks import late_stacks_of, stacks_of, tree
 from headway.recorder.records import calls as record_calls
+from headway.recorder.records.stacks import frame_of
+from headway.recorder.site import api
 from headway.recorder.store import calls as stored_calls
 from headway.recorder.store.reading import Reader
 from headway.recorder.store.recording import open_recording
@@ -80,6 +83,69 @@ ONE_TICK = {
     "/all/main/work": 20,
     "/all/(handoff)": 5,
 }
+
+
+# The same names: the loop blocked in `work`, and computed in `main` and in a line of another tick.
+LATE = {
+    "line_names": [
+        {"line_number": 16, "line_function": "work", "line_place": "/app.py:7"}
+        | {"line_endpoint": "handle", "line_holder": "worker"},
+        {"line_number": 17, "line_function": "main", "line_place": "/app.py:1"},
+    ],
+    "calls": [
+        {"call_number": 1, "line_function": "(waited)"},
+        {"call_number": 2, "call_parent": 1, "line_function": "main", "line_place": "/app.py:1"},
+        {"call_number": 3, "call_parent": 2, "line_function": "work", "line_place": "/app.py:7"},
+    ],
+    "late_numbers": [16, 17, 0],
+    "late_parts": [1, 0, 2],
+    "late_times": [50_000, 20_000, 5_000],
+    "late_stack_numbers": [3],
+    "late_stack_times": [40_000],
+}
+
+
+def test_late_stacks_begin_with_what_the_loop_did(bench: Bench) -> None:
+    bench.run(1, **LATE)
+    raw = bench.history.record(START, bench.clock.now + 1, EVERYTHING)
+    assert raw is not None
+    stacks = late_stacks_of(
+        _native.telemetry_read(raw), lambda ids: bench.history.calls(ids, EVERYTHING.recording)
+    )
+    found = {
+        "/".join(frame.function for frame in each.frames): round(each.waited_ns / 1e6)
+        for each in stacks
+    }
+    cut = "(deeper calls not kept)"
+    assert found == {
+        "(waited)/main/work": 40,
+        f"(waited)/{cut}/work": 10,
+        f"(computed)/{cut}/main": 20,
+        f"(blocked)/{cut}/(other)": 5,
+    }
+    assert waits(bench.history, bench.clock.now + 1) == {"/all": 0}
+
+
+def test_the_api_has_late_lines_and_their_flame_graph(bench: Bench) -> None:
+    bench.run(1, **LATE)
+    query = Query(f"from={START}&to={bench.clock.now + 1}")
+    rows = api.holders(bench.history, query)["late_lines"]
+    assert [(row["part"], row["function"], row["late"]) for row in rows] == [
+        ("waited", "work", pytest.approx(0.05)),
+        ("computed", "main", pytest.approx(0.02)),
+        ("blocked", "(other)", pytest.approx(0.005)),
+    ]
+    expected = {"file": "/app.py", "line": 7, "callback": "handle", "holder": "worker"}
+    assert expected.items() <= rows[0].items()
+    late = Query(f"from={START}&to={bench.clock.now + 1}&of=late")
+    graph = api.QUERIES["flame_graph"](bench.history, late)
+    assert (graph["has_stacks"], graph["endpoints"]) == (True, [])
+    names = [each["function"] for each in graph["calls"]]
+    assert names[:4] == ["all", "(waited)", "(computed)", "(blocked)"]
+    assert "handle" not in names
+    assert not api.QUERIES["flame_graph"](bench.history, query)["has_stacks"]
+    with pytest.raises(BadQuery, match="of: found 'what'; allowed: , waits, late"):
+        api.QUERIES["flame_graph"](bench.history, Query("of=what"))
 
 
 def times(factor: int) -> dict[str, int]:

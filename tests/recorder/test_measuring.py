@@ -141,6 +141,38 @@ def test_an_idle_parent_hides_no_busy_child(tmp_path: Path) -> None:
     assert state == "gil-bound"
 
 
+def test_event_loops_in_time_hide_no_late_one_that_hardly_computes(tmp_path: Path) -> None:
+    in_time = IDLE | {
+        "cpu_user_utilization": 0.1,
+        "loop_iteration_histogram": [(0.0001, 100)],
+        "loop_polled": 0.99,
+        "loop_late_limit": 0.02,
+    }
+    late = in_time | {
+        "cpu_user_utilization": 0.001,
+        "loop_iteration_histogram": [(0.03, 1)],
+        "loop_late": 1,
+        "loop_late_blocked": 0.03,
+    }
+    bench = Bench(tmp_path / "store.sqlite")
+    for second in range(1, 21):
+        bench.clock.now += 1
+        at = bench.clock.now
+        others = (tick(pid, second, at, **in_time) for pid in range(102, 112))
+        bench.give(tick(101, second, at, **late), *others)
+    bench.settle()
+    now = bench.clock.now
+    found = measure_now(bench.history, now, 10.0)
+    in_range = measure(bench.history, Range(now - 10, now), EVERYTHING)
+    bench.stop()
+    for measured in (*found["groups"], found["total"], in_range):
+        assert measured["verdict"]["name"] == "late-loop", measured["verdict"]
+        assert measured["verdict"]["text"].startswith("Process 101: The event loop")
+    names = [each["verdict"]["name"] for each in found["processes"]]
+    # The others have too few takes of the GIL for a verdict.
+    assert sorted(names) == ["late-loop", *["unknown"] * 10]
+
+
 def test_full_cores_of_a_group_explain_the_full_gils_of_its_processes(tmp_path: Path) -> None:
     """Each of two processes has half of the one core, and its GIL is in use all the time."""
     shared = BUSY | {"cpu_user_utilization": 0.49, "cpu_cores": 1.0}

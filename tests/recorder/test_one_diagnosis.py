@@ -18,10 +18,10 @@ from started_program import StartedProgram
 from headway.report import sentence
 from headway.report.model import GilReport
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow("runs eleven programs for 6 s each")]
+pytestmark = [pytest.mark.serial, pytest.mark.slow("runs twelve programs for 6 s each")]
 
 PROGRAM = """
-import gc, queue, sys, threading, time
+import asyncio, gc, queue, sys, threading, time
 
 LOCK, EVENT, QUEUE = threading.Lock(), threading.Event(), queue.SimpleQueue()
 NUMBER = (1 << 3_000_000) - 1
@@ -57,6 +57,14 @@ def consume():
 
 def multiply():
     NUMBER * NUMBER
+
+async def wait_and_block():
+    for _ in range(5):
+        await asyncio.sleep(0.02)
+        time.sleep(0.15)
+
+def loop():
+    asyncio.run(wait_and_block())
 
 def repeat(work):
     while time.monotonic() < END_S:
@@ -130,9 +138,17 @@ def views(folder: Path, work: tuple[str, ...]) -> Views:
         (("pause", "multiply"), "long-hold", ("Long holds: ",)),
         (("pause", "collect"), "garbage-collection", ("Garbage collection: ",)),
         (("compute",) * 4, "gil-bound", ("The GIL limits what gets done: ",)),
+        (("loop",), "late-loop", ("Late event loop: ",)),
         (("rest",) * 3, "healthy", SHORT_WAITING),
     ],
-    ids=["convoy", "long holds in C", "garbage collection", "a full GIL", "nothing wrong"],
+    ids=[
+        "convoy",
+        "long holds in C",
+        "garbage collection",
+        "a full GIL",
+        "a late event loop",
+        "nothing wrong",
+    ],
 )
 def test_each_view_says_the_same(
     tmp_path: Path, work: tuple[str, ...], verdict: str, sentences: tuple[str, ...]
@@ -173,6 +189,7 @@ def test_each_view_says_that_other_programs_take_the_cores(tmp_path: Path) -> No
             {"stopped-world"},
             "Stopped worlds limit what gets done: ",
         ),
+        (("loop",), {"late-loop"}, "Late event loop: "),
         (("rest",) * 3, {"idle", "healthy"}, NOTHING_TO_WAIT_FOR),
         (("poll",) * 3 + ("compute",), {"healthy", "cpu-bound"}, NOTHING_TO_WAIT_FOR),
         (
@@ -185,6 +202,7 @@ def test_each_view_says_that_other_programs_take_the_cores(tmp_path: Path) -> No
     ids=[
         "one lock",
         "a stopped world",
+        "a late event loop",
         "nothing wrong",
         "threads that poll",
         "threads that wait for work",

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from launch import environment, run_main, start
 from recorded import Recorded
-from test_exposition import LIVELY
+from test_exposition import LIVELY, LOOPS
 from test_recorder import wait_until
 from ticks import Bench, send, tick
 
@@ -124,7 +124,7 @@ def push_once(bench: Bench, receiver: Receiver, **headers: str) -> Metrics:
 
 
 def test_what_comes_is_what_metrics_shows(bench: Bench) -> None:
-    bench.run(12, (100, 101), **LIVELY)
+    bench.run(12, (100, 101), **LIVELY, **LOOPS)
     with Receiver() as receiver:
         metrics = push_once(bench, receiver, authorization="Bearer xyz")
     path, headers, _ = receiver.requests[0]
@@ -136,6 +136,8 @@ def test_what_comes_is_what_metrics_shows(bench: Bench) -> None:
     assert set(metrics) == {each.otlp_name for each in METRICS if not absent.match(each.otlp_name)}
     assert number(metrics, "headway.requests", host="alpha", group="shop") == 240
     assert number(metrics, "headway.gil_time", state="held") == pytest.approx(12)
+    assert number(metrics, "headway.loop_late_time", part="blocked") == pytest.approx(6)
+    assert sum(metrics["headway.loop_lag"].histogram.data_points[0].bucket_counts) == 240
     assert number(metrics, "headway.processes") == 2
     assert number(metrics, "headway.verdict", headway_verdict="idle") == 0
     assert metrics["headway.gil_time"].unit == "s"

@@ -156,7 +156,7 @@ def test_every_metric_has_a_distribution_where_there_is_something(metric: str) -
         told[f"{name}_time_histogram"] = same(1 * MS, 10)
     told["gils"] = [gil(gil_wait=same(1 * MS, 10), gil_hold=same(1 * MS, 10))]
     told["gcs"] = [{"gc_interpreter": "main", "gc_pause": same(1 * MS, 10)}]
-    told["parked_time_histogram"] = same(1 * MS, 10)
+    told["parked_time_histogram"] = told["loop_iteration_histogram"] = same(1 * MS, 10)
     assert distribution(record(tick(**told)), metric)["count"] == 10
     assert distribution({}, metric) is None
 

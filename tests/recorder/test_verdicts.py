@@ -100,6 +100,26 @@ HEALTHY = {
     "cpu_user_utilization": 0.2,
     "gils": [gil(1.0, gil_wait=same(0.1 * MS, 100), gil_hold=same(1 * MS, 1000))],
 }
+# A program with an event loop that has hardly anything to do.
+LOOP = {
+    "process_kind": "run",
+    "request_threads_maximum": None,
+    "gils": [gil(0.05, gil_hold=same(0.1 * MS, 500))],
+    "loop_iteration_histogram": same(0.1 * MS, 500),
+    "loop_polled": 9.9,
+    "loop_late_limit": 20 * MS,
+}
+# It slept for 300 ms of ten seconds, in six iterations.
+LATE = {
+    **LOOP,
+    "loop_iteration_histogram": [(0.1 * MS, 500), (49 * MS, 6)],
+    "loop_polled": 9.6,
+    "loop_late": 6,
+    "loop_late_blocked": 0.27,
+    "loop_late_computed": 0.03,
+    "loop_blocked": 0.3,
+}
+LATE_LOOP = {name: value for name, value in LATE.items() if name.startswith("loop_")}
 APACHE = {"headway_version": None, "mod_wsgi_version": "6.1.1", "process_kind": None}
 APACHE |= {"gil_mode": None, "policy": None, "cpu_cores": None}
 
@@ -188,6 +208,31 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "unknown",
         "ok",
     ),
+    "an event loop in time": (LOOP, "idle", "ok"),
+    "an event loop that is often late": (LATE, "late-loop", "warning"),
+    "an event loop that is late now and then": (
+        {**LATE, "loop_late_blocked": 0.06, "loop_late_computed": 0.0},
+        "idle",
+        "ok",
+    ),
+    "an event loop that was late once": (
+        {**LATE, "loop_iteration_histogram": [(0.12, 1)], "loop_late": 1},
+        "late-loop",
+        "warning",
+    ),
+    "an event loop that has not come back": (
+        {**LOOP, "loop_iterating": 3.0},
+        "late-loop",
+        "warning",
+    ),
+    "a late event loop of a healthy server": ({**HEALTHY, **LATE_LOOP}, "late-loop", "warning"),
+    "a late event loop of a server with few requests": (
+        {**requests(5, 900 * MS, cpu=100 * MS), "capacity_utilization": 0.1, **LATE_LOOP},
+        "late-loop",
+        "warning",
+    ),
+    "a late event loop beside a full GIL": ({**GIL_BOUND, **LATE_LOOP}, "gil-bound", "warning"),
+    "a late event loop of a server that waits": ({**IO_BOUND, **LATE_LOOP}, "late-loop", "warning"),
     "a stopped world": (STOPPED, "stopped-world", "warning"),
     "saturated": (SATURATED, "saturated", "critical"),
     "threads that never finish": (
@@ -304,6 +349,43 @@ def test_the_verdict_on(situation: str) -> None:
     fields, name, severity = SITUATIONS[situation]
     found = verdict_on(tick(**fields))
     assert (found["name"], found["severity"]) == (name, severity), found["text"]
+
+
+def test_what_a_late_event_loop_did_is_said_with_what_helps() -> None:
+    found = verdict_on(tick(**LATE))
+    said = "did not look for events for up to 49 ms, 6 times for 20 ms or longer"
+    assert said in found["text"], found["text"]
+    assert "300 ms in all: it blocked." in found["text"]
+    assert found["advice"][0]["try"] == "use an asynchronous library for it, or asyncio.to_thread()"
+    # Of C code that has dropped the GIL.
+    ran = verdict_on(tick(**{**LATE, "loop_ran_blocked": 0.2}))
+    assert "asyncio.to_thread() is enough" in ran["advice"][0]["try"]
+    waited = {**LATE, "loop_late_waited": 0.2, "loop_late_blocked": 0.1}
+    found = verdict_on(tick(**waited))
+    assert "waited for the GIL for 200 ms, and blocked for 100 ms." in found["text"]
+    assert "priority" in found["advice"][0]["try"]
+    scheduled = verdict_on(tick(**{**waited, "policy": "priority"}))
+    assert "another process" in scheduled["advice"][0]["try"]
+    rows = [
+        {"late_function": "fetch", "late_place": "/srv/a.py:3", "late_part": "blocked"}
+        | {"late_time": 0.1},
+        {"late_function": "score", "late_place": "/srv/b.py:4", "late_part": "waited"}
+        | {"late_time": 0.1, "late_holder": "worker\x1b"},
+        {"late_function": "other", "late_part": "waited", "late_time": 0.01},
+    ]
+    placed = verdict_on(tick(**{**waited, "late_lines": rows}))["text"]
+    assert "waited for the GIL, which worker\\x1b held in score (b.py:4) for 200 ms" in placed
+    assert "blocked in fetch (a.py:3) for 100 ms" in placed
+    present = verdict_on(tick(**{**LOOP, "loop_iterating": 3.0}))
+    assert "has not looked for events for 3 s." in present["text"], present["text"]
+    assert present["advice"] == []
+    both = verdict_on(tick(**{**LATE, "loop_iterating": 3.0}))
+    assert both["text"].endswith("it blocked. It has looked for none for 3 s."), both["text"]
+    ended = verdict_on(tick(**{**LATE, "loop_iterating": 0.03}))
+    assert ended["text"].endswith("it blocked."), ended["text"]
+    # Another verdict says it too.
+    full = verdict_on(tick(**{**GIL_BOUND, **LATE_LOOP}))
+    assert "Late event loop: the event loop did not look for events for up to" in full["text"]
 
 
 def test_a_call_that_keeps_the_gil_is_named() -> None:

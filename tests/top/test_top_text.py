@@ -120,6 +120,31 @@ def test_a_program_that_serves_nothing_has_no_lines_about_requests() -> None:
     assert page.totals(server)[0].startswith("requests")
 
 
+def test_processes_with_event_loops_have_a_line_and_columns_of_them() -> None:
+    loops = {"late": 2.0, "late_computed": 0.01, "late_waited": 0.0, "late_blocked": 0.24}
+    looping = {"loops": {**loops, "iterating": 0.0}, "loop_iteration": answers.quantiles(0.001)}
+    (line,) = [each for each in page.totals(answers.measured(**looping)) if "event loop" in each]
+    assert line.startswith("event loop p50 1 ms p95 2 ms p99 3 ms   late 2 /s: computed 1 %")
+    assert line.endswith("blocked 24 % of the time")
+    looping["loops"] |= {"iterating": 3.0}
+    (line,) = [each for each in page.totals(answers.measured(**looping)) if "event loop" in each]
+    assert line.endswith("not ended for 3 s")
+    assert not [each for each in page.totals(answers.measured()) if "event loop" in each]
+    now = answers.now()
+    names = [each.name for each in tables.LOOPS]
+    assert not {each.name for each in tables.processes(now).columns} & set(names)
+    for measured in (now["total"], now["groups"][0], now["processes"][0]):
+        measured["summary"] |= looping
+    for table in (tables.processes(now), tables.groups(now)):
+        assert [each.name for each in table.columns][-2:] == names
+        assert ["3 ms", "25 %"] in [cells[-2:] for cells in map(table.cells, table.rows)]
+    drawn = once.draw("here", now, "overview", {})
+    rows = [line.split() for line in drawn.splitlines() if line and not line.startswith("#")]
+    assert rows[0][-2:] == ["loop_p99_ms", "loop_late_pct"]
+    assert [row[-2:] for row in rows[1:3]] == [["3.000", "25.0"]] * 2
+    assert rows[4][-2:] == ["-", "-"]
+
+
 def test_the_sentences_of_a_verdict_are_told_whole() -> None:
     verdict = {
         "title": "a",
@@ -194,6 +219,17 @@ def test_lines_that_make_threads_wait_have_their_place_and_endpoint() -> None:
     assert_printable("".join(table.cells(table.rows[2])))
     drawn = once.draw("here", answers.now(), "holders", answer)
     assert "1500.000 score shop.py:41 /" in " ".join(drawn.split())
+
+
+def test_lines_that_event_loops_are_late_for_have_what_they_did_and_who_held_the_gil() -> None:
+    line = {"function": "score", "file": "shop.py", "line": 41, "part": "waited", "late": 1.5}
+    answer = {"late_lines": [{**line, "callback": "handle", "holder": EVIL}]}
+    table = tables.late_lines(answer)
+    cells = table.cells(table.rows[0])
+    assert cells[:5] == ["1.5 s", "waited", "score", "shop.py:41", "handle"]
+    assert_printable("".join(cells))
+    drawn = once.draw("here", answers.now(), "holders", answer)
+    assert "1500.000 waited score shop.py:41 handle" in " ".join(drawn.split())
 
 
 def test_who_measures_less_is_said_to_measure_less() -> None:

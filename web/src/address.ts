@@ -8,6 +8,7 @@ import { DEFAULT, type Range } from "./range";
 export const PAGES = [
   ["overview", "Overview"],
   ["gil", "GIL"],
+  ["loops", "Event loops"],
   ["capacity", "Capacity"],
   ["endpoints", "Endpoints"],
   ["slow", "Slow requests"],

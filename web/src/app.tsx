@@ -16,6 +16,7 @@ import { EndpointsPage } from "./pages/endpoints";
 import { GcPage } from "./pages/gc";
 import { GilPage } from "./pages/gil";
 import { LifecyclePage } from "./pages/lifecycle";
+import { LoopsPage } from "./pages/loops";
 import { OverviewPage } from "./pages/overview";
 import type { PageProps } from "./pages/props";
 import { SlowPage } from "./pages/slow";
@@ -26,6 +27,7 @@ import { choose, chosen, THEMES } from "./theme";
 const VIEWS: Record<PageName, (props: PageProps) => preact.JSX.Element> = {
   overview: OverviewPage,
   gil: GilPage,
+  loops: LoopsPage,
   capacity: CapacityPage,
   endpoints: EndpointsPage,
   slow: SlowPage,

@@ -23,6 +23,7 @@ export const COLOURS = 8;
 export function flameCalls(
   rows: CallRow[],
   kinds: Map<string, string> = kindsOf(rows),
+  ofWhat = "all waiting",
 ): FlameCall[] {
   const whole = rows[0]?.waited ?? 0;
   if (!whole) return [];
@@ -49,12 +50,12 @@ export function flameCalls(
   };
   for (const row of rows) {
     const parent = row.caller === null ? undefined : byRow[row.caller];
-    byRow.push(add(parent, row.waited, textsOf(row, whole, parent ? kinds : null)));
+    byRow.push(add(parent, row.waited, textsOf(row, whole, parent ? kinds : null, ofWhat)));
   }
   rows.forEach((row, index) => {
     if (row.small_waited < LEAST_SHARE * whole) return;
     const name = `(${counted(row.small, "small call")})`;
-    const title = `${name}\n${figures(row.small_waited, whole)} of all waiting`;
+    const title = `${name}\n${figures(row.small_waited, whole)} of ${ofWhat}`;
     add(byRow[index], row.small_waited, { name, label: name, title, kind: "rest" });
   });
   return calls;
@@ -62,9 +63,14 @@ export function flameCalls(
 
 type Texts = Pick<FlameCall, "name" | "label" | "title" | "kind">;
 
-function textsOf(row: CallRow, whole: number, kinds: Map<string, string> | null): Texts {
+function textsOf(
+  row: CallRow,
+  whole: number,
+  kinds: Map<string, string> | null,
+  ofWhat: string,
+): Texts {
   const name = label(row);
-  let title = `${name}\n${figures(row.waited, whole)} of all waiting`;
+  let title = `${name}\n${figures(row.waited, whole)} of ${ofWhat}`;
   if (row.self && row.self !== row.waited) {
     title += `\nwithout its callees: ${figures(row.self, whole)}`;
   }

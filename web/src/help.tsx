@@ -27,6 +27,10 @@ const WORDS: readonly (readonly [string, string])[] = [
     "wait for a lock or event",
     "Without a GIL: a thread waits for a lock, for an object that another thread uses, for a queue or for another thread's end.",
   ],
+  [
+    "event loop",
+    "A thread that waits for events on one epoll descriptor again and again, as asyncio's. An iteration lasts from the end of one wait to the beginning of the next, and is late from 20 ms on.",
+  ],
   ["busy", "The share of worker threads that have a request."],
   ["cores", "CPU time over wall time: 1.5 cores is one and a half cores busy all the time."],
   [

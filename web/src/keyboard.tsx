@@ -28,7 +28,7 @@ export function isShortcut(event: KeyboardEvent): boolean {
 }
 
 export const KEYS: readonly (readonly [string, string])[] = [
-  ["1 … 8", "go to a page, in the order of the tabs"],
+  ["1 … 9", "go to a page, in the order of the tabs"],
   ["p", "pause the live view, or continue it"],
   ["[ and ]", "half a range earlier, later"],
   ["+ and -", "half as long, twice as long"],

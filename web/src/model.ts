@@ -40,7 +40,9 @@ export interface Summary {
   take_wait: MaybeQuantiles;
   hold: MaybeQuantiles;
   parked: MaybeQuantiles;
+  loop_iteration: MaybeQuantiles;
   gil: GilShares | null;
+  loops: LoopUse | null;
   cpu: number;
   cpu_user: number;
   cpu_system: number;
@@ -70,7 +72,8 @@ export type Metric =
   | "cpu_per_request"
   | "take_wait"
   | "hold"
-  | "parked";
+  | "parked"
+  | "loop_iteration";
 
 export interface GilShares {
   held: number;
@@ -80,6 +83,23 @@ export interface GilShares {
   contended_takes: number;
   forced_drops: number;
   preemptions: number;
+}
+
+/** The event loops: rates per second, and shares of their time, in iterations and in waits. */
+export interface LoopUse {
+  iterations: number;
+  late: number;
+  busy: number;
+  computed: number;
+  waited: number;
+  blocked: number;
+  late_computed: number;
+  late_waited: number;
+  late_blocked: number;
+  /** From which duration on an iteration is late. */
+  late_limit: number;
+  /** The longest iteration that has not ended; 0 without one. */
+  iterating: number;
 }
 
 /** A value, or the different values of the selected processes. */
@@ -285,6 +305,17 @@ export interface LineRow extends Frame {
   waited: number;
 }
 
+/** The time for which event loops were late while a line ran. A row without a file has no line. */
+export interface LateLine extends Frame {
+  /** What the loop ran; "" if it is not known. */
+  callback: string;
+  /** The thread that held the GIL, where the loop waited for it. */
+  holder: string;
+  /** What the loop did: computed, waited or blocked; "" for others. */
+  part: string;
+  late: number;
+}
+
 export interface Holders {
   /** The length of the range. */
   seconds: number;
@@ -293,6 +324,7 @@ export interface Holders {
   endpoints: Endpoint[];
   interpreters: InterpreterRow[];
   lines: LineRow[];
+  late_lines: LateLine[];
   holds: Hold[];
 }
 

@@ -94,7 +94,7 @@ pub use snapshot::holds::{
     times_of_thread,
 };
 pub use snapshot::loops::LoopRow;
-pub use snapshot::totals::{GilTotals, ThreadTotals, Totals, name_of_row};
+pub use snapshot::totals::{GilTotals, LoopTotals, ThreadTotals, Totals, name_of_row};
 pub use snapshot::{GilRow, ParkRow, Parks, Snapshot, ThreadRow, read_ledger, snapshot};
 pub use trace::control::{
     begin as begin_trace, read as read_trace, read_file as read_trace_in_ledger,

@@ -33,6 +33,8 @@ pub struct CallTree {
     last_number: u32,
     /// The waits that are not sent yet, by innermost call.
     pending_ns: HashMap<u32, u64>,
+    /// The times for which event loops were late.
+    late_ns: HashMap<u32, u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -54,6 +56,27 @@ struct Node {
 impl CallTree {
     /// Adds the time that others waited during a stack, whose outermost call comes first.
     pub fn add(&mut self, endpoint: &str, stack: &[&Call], is_cut: bool, ns: u64) {
+        if let Some(number) = self.innermost(None, endpoint, stack, is_cut) {
+            *self.pending_ns.entry(number).or_default() += ns;
+        }
+    }
+
+    /// Adds the time for which an event loop was late during a stack. What the loop did becomes the
+    /// outermost call.
+    pub fn add_late(&mut self, part: &str, stack: &[&Call], ns: u64) {
+        if let Some(number) = self.innermost(Some(part), "", stack, false) {
+            *self.late_ns.entry(number).or_default() += ns;
+        }
+    }
+
+    /// The number of a stack's innermost call; `None` if there is no room.
+    fn innermost(
+        &mut self,
+        outermost: Option<&str>,
+        endpoint: &str,
+        stack: &[&Call],
+        is_cut: bool,
+    ) -> Option<u32> {
         let kept = &stack[stack.len().saturating_sub(MAX_DEPTH)..];
         let endpoint = (!endpoint.is_empty()).then(|| Name::Endpoint(endpoint.into()));
         let stand_in = match (is_cut || kept.len() < stack.len(), kept.is_empty()) {
@@ -63,14 +86,13 @@ impl CallTree {
         };
         let stand_in = stand_in.map(|name| Name::Call(Call::named(name)));
         let calls = kept.iter().map(|call| Name::Call((*call).clone()));
+        let outermost = outermost.map(|name| Name::Call(Call::named(name)));
+        let names = outermost.into_iter().chain(stand_in).chain(calls).chain(endpoint);
         let mut number = 0;
-        for name in stand_in.into_iter().chain(calls).chain(endpoint) {
-            match self.number_of(number, name) {
-                Some(callee) => number = callee,
-                None => return,
-            }
+        for name in names {
+            number = self.number_of(number, name)?;
         }
-        *self.pending_ns.entry(number).or_default() += ns;
+        Some(number)
     }
 
     fn number_of(&mut self, caller: u32, name: Name) -> Option<u32> {
@@ -97,15 +119,16 @@ impl CallTree {
     pub fn write(&mut self, out: &mut Writer, room: usize, now_ns: u64) {
         self.calls.values_mut().for_each(|node| node.is_written = false);
         let end = out.bytes().len() + room;
-        let mut stacks: Vec<_> =
-            self.pending_ns.iter().map(|(number, ns)| (*number, *ns)).collect();
-        stacks.sort_unstable_by_key(|(number, ns)| (Reverse(*ns), *number));
-        stacks.truncate(STACKS_PER_TICK);
-        stacks.retain(|(number, ns)| self.name_calls(*number, out, end, now_ns) && *ns >= 1_000);
-        if !stacks.is_empty() {
-            out.counts(id::STACK_NUMBERS, stacks.iter().map(|(number, _)| *number as i32));
-            let us = |ns: u64| i32::try_from(ns / 1_000).unwrap_or(i32::MAX);
-            out.counts(id::STACK_TIMES, stacks.iter().map(|(_, ns)| us(*ns)));
+        let of_waits = (longest(&self.pending_ns), id::STACK_NUMBERS, id::STACK_TIMES);
+        let late = (longest(&self.late_ns), id::LATE_STACK_NUMBERS, id::LATE_STACK_TIMES);
+        for (mut stacks, numbers, times) in [of_waits, late] {
+            stacks
+                .retain(|(number, ns)| self.name_calls(*number, out, end, now_ns) && *ns >= 1_000);
+            if !stacks.is_empty() {
+                out.counts(numbers, stacks.iter().map(|(number, _)| *number as i32));
+                let us = |ns: u64| i32::try_from(ns / 1_000).unwrap_or(i32::MAX);
+                out.counts(times, stacks.iter().map(|(_, ns)| us(*ns)));
+            }
         }
     }
 
@@ -134,6 +157,7 @@ impl CallTree {
     /// The tick that was written last was sent.
     pub fn sent(&mut self) {
         self.pending_ns.clear();
+        self.late_ns.clear();
         for node in self.calls.values_mut().filter(|node| node.is_written) {
             (node.sent_ns, node.is_written) = (node.used_ns, false);
         }
@@ -150,6 +174,14 @@ impl CallTree {
         let used: HashSet<u32> = self.numbers.keys().map(|(_, of_name)| *of_name).collect();
         self.names.retain(|_, of_name| used.contains(of_name));
     }
+}
+
+/// The stacks with the longest times, those first.
+fn longest(ns: &HashMap<u32, u64>) -> Vec<(u32, u64)> {
+    let mut stacks: Vec<_> = ns.iter().map(|(number, ns)| (*number, *ns)).collect();
+    stacks.sort_unstable_by_key(|(number, ns)| (Reverse(*ns), *number));
+    stacks.truncate(STACKS_PER_TICK);
+    stacks
 }
 
 impl Node {
@@ -226,6 +258,29 @@ mod tests {
         tree.sent();
         add(&mut tree, "/a", "main work", 5_000);
         assert_eq!(tick(&mut tree, 8_000, 63 * S), (3, vec![(3, 5)]));
+    }
+
+    #[test]
+    fn late_stacks_begin_with_what_the_loop_did_and_have_rows_of_their_own() {
+        let mut tree = CallTree::default();
+        let (main, work) = (call("main"), call("work"));
+        tree.add_late("(blocked)", &[&main, &work], 9_000);
+        tree.add_late("(computed)", &[&main], 7_000);
+        add(&mut tree, "", "main work", 5_000);
+        let mut writer = Writer::default();
+        writer.begin(&Header { kind: 2, pid: 1, seq: 1, stamp_s: 0.0 });
+        tree.write(&mut writer, 8_000, S);
+        let datagram = Datagram::parse(writer.bytes()).unwrap();
+        let list = |id| match datagram.get(id) {
+            Some(Value::Counts(bytes)) => counts(bytes).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        };
+        let late = [id::LATE_STACK_NUMBERS, id::LATE_STACK_TIMES].map(list);
+        assert_eq!(late, [vec![3, 5], vec![9, 7]]);
+        assert_eq!([id::STACK_NUMBERS, id::STACK_TIMES].map(list), [vec![7], vec![5]]);
+        assert!(tree.calls[&1].name == Name::Call(Call::named("(blocked)")));
+        tree.sent();
+        assert_eq!(tick(&mut tree, 8_000, 2 * S), (0, vec![]));
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! The meter's counters: a row for each GIL, and for the threads that held and waited most.
+//! The meter's counters: a row for each GIL, and for the threads that held and waited most; the
+//! sums of the event loops (`loops`).
 //!
 //! Counters only grow, so an interval is the difference of two readings. Threads and GILs that
 //! ended in between are part of aggregates. The growth of an aggregate, minus the reported values
 //! of the rows that became part of it, is reported as `(ended)`.
 
+use super::loops;
 use super::rows::{Bounds, OTHER, Row};
 use super::source::{Source, Tick};
 use headway_gil::{GilRow, GilTotals, ThreadTotals, Totals, name_of_row};
@@ -60,6 +62,10 @@ impl Source for Gils {
         if let Some(parked) = parked_since(reported, latest) {
             out.histogram(id::PARKED_TIME_HISTOGRAM, &parked);
         }
+        if latest.unmeasured_loops != 0 {
+            out.count(id::UNMEASURED_LOOPS, u64::from(latest.unmeasured_loops));
+        }
+        loops::write(out, reported.loops.as_ref(), latest.loops.as_ref());
         tick.rows(id::GILS, GIL_BOUNDS, gil_rows(reported, latest));
         let mut threads = thread_rows(reported, latest);
         threads.sort_by_key(|row| std::cmp::Reverse(row.weight_ns()));

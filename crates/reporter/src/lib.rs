@@ -4,9 +4,10 @@
 //! receiver accepts it, its contents are part of the next one. The contents come from *sources*
 //! (`source`):
 //! - `resources` with `cgroup`: the resources that the process uses;
-//! - `gils`: the meter's counters;
+//! - `gils` with `loops`: the meter's counters;
 //! - `long_holds`: holds of a GIL that kept other threads waiting;
-//! - `lines` with `call_tree` and `contexts`: the code that ran while other threads waited;
+//! - `lines` with `late_lines`, `call_tree` and `contexts`: the code that ran while other threads
+//!   waited, and while event loops were late;
 //! - `gc_pauses`: the garbage collector;
 //! - others that the user of the crate adds, such as a server.
 //!
@@ -25,8 +26,10 @@ mod datagram_sender;
 pub mod gc_pauses;
 mod gils;
 mod identity;
+mod late_lines;
 mod lines;
 pub mod long_holds;
+mod loops;
 mod mod_wsgi;
 mod reporter;
 mod resources;

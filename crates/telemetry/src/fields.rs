@@ -274,6 +274,8 @@ fields! {
     1052 CONNECTIONS_ACCEPTED "connections_accepted" Count Sum,
     // The waits of all threads of a free-threaded build for locks and events.
     1053 PARKED_TIME_HISTOGRAM "parked_time_histogram" Histogram Sum,
+    // Threads with event loops that found no room in the counters.
+    1054 UNMEASURED_LOOPS "unmeasured_loops" Count Max,
     // In records only: the values of a tick for its interval, times its length, so that they add up
     // over time and processes.
     1060 PROCESS_SECONDS "process_seconds" Seconds Sum,
@@ -375,6 +377,26 @@ fields! {
     1240 DEATH "death" Text No,
     1241 SHUTDOWN_DETAIL "shutdown_detail" Text No,
     1242 REPORTED_BY_SUPERVISOR "reported_by_supervisor" Count No,
+    // All event loops of a process. An iteration lasts from the end of one wait for events to the
+    // beginning of the next, and counts when it has ended.
+    1244 LOOP_ITERATION_HISTOGRAM "loop_iteration_histogram" Histogram Sum,
+    1245 LOOP_POLLED "loop_polled" Seconds Sum,
+    // The parts of iterations.
+    1246 LOOP_COMPUTED "loop_computed" Seconds Sum,
+    1247 LOOP_WAITED "loop_waited" Seconds Sum,
+    1248 LOOP_BLOCKED "loop_blocked" Seconds Sum,
+    // The part of LOOP_BLOCKED in which the thread ran.
+    1249 LOOP_RAN_BLOCKED "loop_ran_blocked" Seconds Sum,
+    // Late iterations, and their parts.
+    1250 LOOP_LATE "loop_late" Count Sum,
+    1251 LOOP_LATE_COMPUTED "loop_late_computed" Seconds Sum,
+    1252 LOOP_LATE_WAITED "loop_late_waited" Seconds Sum,
+    1253 LOOP_LATE_BLOCKED "loop_late_blocked" Seconds Sum,
+    1254 LOOP_LATE_LIMIT "loop_late_limit" Seconds Distinct,
+    // The longest iteration that has not ended, so far.
+    1255 LOOP_ITERATING "loop_iterating" Seconds Max,
+    // The readers of lines and stacks append these rows to a record, so no other field of records
+    // comes behind them.
     // The waits of threads while another one executed a line. A tick has numbers instead of names:
     // see `lines`.
     1260 LINES "lines" Row ByKey,
@@ -383,6 +405,8 @@ fields! {
     1262 LINE_PLACE "line_place" Text Key,
     1263 LINE_ENDPOINT "line_endpoint" Text Key,
     1264 LINE_WAITED "line_waited" Seconds Sum,
+    // In names only: the thread that held the GIL while an event loop waited for it.
+    1265 LINE_HOLDER "line_holder" Text No,
     // In ticks only.
     1270 LINE_NAMES "line_names" Row No,
     1271 LINE_NUMBER "line_number" Count No,
@@ -400,6 +424,31 @@ fields! {
     1280 STACKS "stacks" Row ByKey,
     1281 STACK_ID "stack_id" Text Key,
     1282 STACK_WAITED "stack_waited" Seconds Sum,
+    // The time for which event loops were late, by line. A tick has numbers instead of names, those
+    // of LINE_NAMES, whose endpoint is the callback.
+    1290 LATE_LINES "late_lines" Row ByKey,
+    1291 LATE_FUNCTION "late_function" Text Key,
+    // FILE:NUMBER.
+    1292 LATE_PLACE "late_place" Text Key,
+    // What the loop ran.
+    1293 LATE_CALLBACK "late_callback" Text Key,
+    // The thread that held the GIL, where the loop waited for it.
+    1294 LATE_HOLDER "late_holder" Text Key,
+    // One of `lines::PARTS`, without its parentheses.
+    1295 LATE_PART "late_part" Text Key,
+    1296 LATE_TIME "late_time" Seconds Sum,
+    // In ticks only.
+    1297 LATE_NUMBERS "late_numbers" Counts No,
+    // Indices of `lines::PARTS`, and microseconds, in the order of LATE_NUMBERS.
+    1298 LATE_PARTS "late_parts" Counts No,
+    1299 LATE_TIMES "late_times" Counts No,
+    // The same by stack, whose outermost call is one of `lines::PARTS`. Numbers are those of CALLS.
+    1300 LATE_STACK_NUMBERS "late_stack_numbers" Counts No,
+    // In microseconds, in the order of LATE_STACK_NUMBERS.
+    1301 LATE_STACK_TIMES "late_stack_times" Counts No,
+    1302 LATE_STACKS "late_stacks" Row ByKey,
+    1303 LATE_STACK_ID "late_stack_id" Text Key,
+    1304 LATE_STACK_TIME "late_stack_time" Seconds Sum,
 }
 
 const PLACES: usize = FIELDS[FIELDS.len() - 1].id as usize + 1;

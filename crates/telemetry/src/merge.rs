@@ -317,8 +317,8 @@ fn fold(rows: &mut Rows, field: &Field) -> Result<(), Malformed> {
 
 fn most_rows(field: &Field) -> usize {
     match field.id {
-        id::LINES => MAX_LINES,
-        id::STACKS => MAX_STACKS,
+        id::LINES | id::LATE_LINES => MAX_LINES,
+        id::STACKS | id::LATE_STACKS => MAX_STACKS,
         _ => MAX_ROWS,
     }
 }

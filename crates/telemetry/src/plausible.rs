@@ -19,7 +19,8 @@ const MAX_GILS: f64 = 64.0;
 /// A request, collection or wait that ends in an interval may have begun long before; it is counted
 /// when it ends.
 const LONGEST_S: f64 = 7.0 * 86_400.0;
-/// A thread may wait for a lock or an event, or stand still, as long as its process lives.
+/// A thread may wait for a lock or an event, stand still, or leave its event loop, as long as its
+/// process lives.
 const LONGEST_PARK_S: f64 = 10.0 * 365.0 * 86_400.0;
 /// Nothing that is counted takes less than a nanosecond.
 const MAX_COUNT_PER_SECOND: f64 = 1e9;
@@ -64,8 +65,10 @@ fn check_value(field: &Field, value: Value, interval_s: f64) -> Result<(), Malfo
             let histogram = histogram::summary(code)?;
             let count = histogram.count as f64;
             let (sum_ns, max_ns) = (histogram.sum_ns as f64, histogram.max_ns as f64);
-            let parked = field.id == id::PARKED_TIME_HISTOGRAM;
-            let longest_s = if parked { LONGEST_PARK_S } else { LONGEST_S };
+            let longest_s = match field.id {
+                id::PARKED_TIME_HISTOGRAM | id::LOOP_ITERATION_HISTOGRAM => LONGEST_PARK_S,
+                _ => LONGEST_S,
+            };
             count <= most
                 && max_ns <= longest_s * 1e9
                 // mod_wsgi's mean and maximum are rounded.
@@ -98,6 +101,11 @@ fn most(field: &Field, interval_s: f64) -> f64 {
             MAX_THREADS * length_s + LONGEST_S
         }
         (id::THREAD_PARKED | id::THREAD_SUSPENDED, _) => MAX_THREADS * length_s + LONGEST_PARK_S,
+        // Waits and iterations are counted when they end.
+        (id::LOOP_POLLED..=id::LOOP_LATE_BLOCKED, Type::Seconds) => {
+            MAX_THREADS * length_s + LONGEST_PARK_S
+        }
+        (id::LOOP_ITERATING, _) => LONGEST_PARK_S,
         (_, Type::Seconds) => MAX_THREADS * length_s,
         (id::INPUT_BYTES_TOTAL | id::OUTPUT_BYTES_TOTAL, _) => MAX_BYTES_PER_SECOND * length_s,
         (id::LIFETIME_REQUESTS, _) => MAX_REQUESTS_PER_SECOND * LONGEST_S * 100.0,
@@ -112,9 +120,14 @@ fn most(field: &Field, interval_s: f64) -> f64 {
             | id::INTERPRETER_ERRORS,
             _,
         ) => MAX_REQUESTS_PER_SECOND * length_s,
-        (id::TICKS_UNSENT | id::RECORDS_LOST | id::ROWS_FOLDED | id::UNMEASURED_EVENTS, _) => {
-            MAX_COUNT_PER_SECOND * LONGEST_S
-        }
+        (
+            id::TICKS_UNSENT
+            | id::RECORDS_LOST
+            | id::ROWS_FOLDED
+            | id::UNMEASURED_EVENTS
+            | id::UNMEASURED_LOOPS,
+            _,
+        ) => MAX_COUNT_PER_SECOND * LONGEST_S,
         _ => MAX_COUNT_PER_SECOND * length_s,
     }
 }
@@ -158,6 +171,11 @@ mod tests {
             histogram.record(30 * 86_400_000_000_000);
             out.histogram(id::PARKED_TIME_HISTOGRAM, &histogram);
             out.row(id::THREADS, |row| row.number(id::THREAD_PARKED, 30.0 * 86_400.0));
+            // An event loop waited for events, and ran another program, for as long.
+            out.histogram(id::LOOP_ITERATION_HISTOGRAM, &histogram);
+            for id in [id::LOOP_POLLED, id::LOOP_LATE_COMPUTED, id::LOOP_ITERATING] {
+                out.number(id, 30.0 * 86_400.0);
+            }
         });
         assert_eq!(result, Ok(()));
     }
@@ -180,6 +198,10 @@ mod tests {
         };
         refused("gil_held", &row(id::GIL_HELD, 1e6));
         refused("gil_held", &row(id::GIL_HELD, -1.0));
+        refused("loop_late", &|out| out.count(id::LOOP_LATE, 1 << 40));
+        refused("loop_computed", &|out| out.number(id::LOOP_COMPUTED, 1e9));
+        refused("loop_late_blocked", &|out| out.number(id::LOOP_LATE_BLOCKED, -1.0));
+        refused("loop_iterating", &|out| out.number(id::LOOP_ITERATING, 1e9));
         let distribution = |sum_ns: u64, count: u64| {
             move |out: &mut Writer| {
                 let histogram =

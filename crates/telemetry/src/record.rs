@@ -58,10 +58,11 @@ impl RecordWriter {
     }
 
     /// Writes a field. Fields come in ascending order; the same one may come several times. A field
-    /// that is not in the table, or a value of another type than the field's, is left out.
+    /// that is not in the table, a value of another type than the field's, and a field behind which
+    /// a sender has put a later one are left out.
     pub fn push(&mut self, id: u16, value: Value) {
-        debug_assert!(id >= self.last, "field {id} after {}", self.last);
-        if !fields::field(id).is_some_and(|field| is_of_type(field.kind, value)) {
+        let is_field = fields::field(id).is_some_and(|field| is_of_type(field.kind, value));
+        if id < self.last || !is_field {
             return;
         }
         varint::push(&mut self.bytes, u64::from(id - self.last));

@@ -61,6 +61,30 @@ impl CallIds {
                 _ => {}
             }
         }
+        self.write_rows(numbers, times, record, [id::STACKS, id::STACK_ID, id::STACK_WAITED]);
+        named
+    }
+
+    /// Adds the rows of the stacks for which event loops were late to the record of the tick that
+    /// `add_stacks` got last.
+    pub fn add_late_stacks(&mut self, datagram: &Datagram, record: &mut RecordWriter) {
+        let list = |id| match datagram.get(id) {
+            Some(Value::Counts(bytes)) => bytes,
+            _ => &[],
+        };
+        let [numbers, times] = [id::LATE_STACK_NUMBERS, id::LATE_STACK_TIMES].map(list);
+        let fields = [id::LATE_STACKS, id::LATE_STACK_ID, id::LATE_STACK_TIME];
+        self.write_rows(numbers, times, record, fields);
+    }
+
+    /// `fields` are those of a row, of its identifier and of its time.
+    fn write_rows(
+        &mut self,
+        numbers: &[u8],
+        times: &[u8],
+        record: &mut RecordWriter,
+        fields: [u16; 3],
+    ) {
         let mut row = RecordWriter::of_row();
         for (number, us) in counts(numbers).zip(counts(times)).take(MAX_ROWS) {
             let known = u32::try_from(number).ok().and_then(|number| self.ids.get_mut(&number));
@@ -68,11 +92,10 @@ impl CallIds {
             let Some(known) = known.filter(|_| us > 0) else { continue };
             known.used = self.ticks;
             row.begin_row();
-            row.push(id::STACK_ID, Value::Text(&known.id));
-            row.push(id::STACK_WAITED, Value::Seconds(i64::from(us) * 1_000));
-            record.push(id::STACKS, Value::Row(row.bytes()));
+            row.push(fields[1], Value::Text(&known.id));
+            row.push(fields[2], Value::Seconds(i64::from(us) * 1_000));
+            record.push(fields[0], Value::Row(row.bytes()));
         }
-        named
     }
 
     fn learn(&mut self, row: &[u8]) -> Option<Named> {

@@ -1,4 +1,5 @@
-"""Event loops in the report of a program: which one was late, why, and what helps. Pure."""
+"""Event loops in the report of a program: which one was late, why, and what helps. The recorder's
+verdicts use the same rules. Pure."""
 
 from __future__ import annotations
 
@@ -6,36 +7,102 @@ from headway.report import columns, thresholds, units
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headway.report.model import EventLoopRow, GilReport, LateLine
 
 COMPUTED, WAITED, BLOCKED = "computed", "waited", "blocked"
+PARTS = (COMPUTED, WAITED, BLOCKED)
 # A second part of the late time from which on the sentence names it.
 SECOND_PART = 0.2
 
 
+class Lateness:
+    """The late iterations of one event loop, or of several added up. Times are in seconds.
+
+    - `watched_s`: how long the loops waited for events and ran iterations.
+    - `longest_s`: the longest iteration.
+    - `limit_s`: from which duration on an iteration is late.
+    - `late`: how many iterations were late.
+    - `parts_s`: the sums of their parts, in the order of PARTS.
+    - `ran_blocked_s`: the part of all blocked time in which the thread ran.
+    - `present_s`: the longest iteration that has not ended, so far; 0 if there is none.
+    """
+
+    __slots__ = (
+        "late",
+        "limit_s",
+        "longest_s",
+        "parts_s",
+        "present_s",
+        "ran_blocked_s",
+        "watched_s",
+    )
+
+    def __init__(
+        self,
+        *,
+        watched_s: float,
+        longest_s: float,
+        limit_s: float,
+        late: int,
+        parts_s: tuple[float, float, float],
+        ran_blocked_s: float,
+        present_s: float = 0.0,
+    ) -> None:
+        self.watched_s = watched_s
+        self.longest_s = longest_s
+        self.limit_s = limit_s
+        self.late = late
+        self.parts_s = parts_s
+        self.ran_blocked_s = ran_blocked_s
+        self.present_s = present_s
+
+    @property
+    def late_s(self) -> float:
+        """The sum of the late iterations that have ended."""
+        return sum(self.parts_s)
+
+    @property
+    def share(self) -> float:
+        """The part of the watched time that is in late iterations."""
+        return self.late_s / self.watched_s if self.watched_s else 0.0
+
+    @property
+    def is_late(self) -> bool:
+        if self.present_s >= thresholds.LOOP_LATE_S.value:
+            return True
+        return bool(self.late) and (
+            self.longest_s >= thresholds.LOOP_LATE_S.value
+            or self.late_s >= thresholds.LOOP_LATE_SHARE.value * self.watched_s
+        )
+
+    def by_length(self) -> list[tuple[str, float]]:
+        """The parts of the late iterations, in seconds, the longest first."""
+        return sorted(zip(PARTS, self.parts_s, strict=True), key=lambda part: -part[1])
+
+
 def late(report: GilReport) -> EventLoopRow | None:
     """The event loop of the process that was late for longest; None if none was late."""
-    rows = [row for row in report.event_loops or () if _is_late(row)]
+    rows = [row for row in report.event_loops or () if _lateness(row).is_late]
     return max(rows, key=lambda row: row.late_s, default=None)
 
 
-def _is_late(row: EventLoopRow) -> bool:
-    watched_s = row.polled_s + row.iteration.sum_s
-    longest_s = row.iteration.max_s or 0.0
-    return bool(row.late) and (
-        longest_s >= thresholds.LOOP_LATE_S.value
-        or row.late_s >= thresholds.LOOP_LATE_SHARE.value * watched_s
+def _lateness(row: EventLoopRow) -> Lateness:
+    # At its end a program has often left its loop, which then seems to run an iteration.
+    return Lateness(
+        watched_s=row.polled_s + row.iteration.sum_s,
+        longest_s=row.iteration.max_s or 0.0,
+        limit_s=row.late_limit_s,
+        late=row.late,
+        parts_s=(row.late_computed_s, row.late_waited_s, row.late_blocked_s),
+        ran_blocked_s=row.ran_blocked_s,
     )
 
 
 def parts(row: EventLoopRow) -> list[tuple[str, float]]:
     """The parts of the late iterations, in seconds, the longest first."""
-    found = [
-        (COMPUTED, row.late_computed_s),
-        (WAITED, row.late_waited_s),
-        (BLOCKED, row.late_blocked_s),
-    ]
-    return sorted(found, key=lambda part: -part[1])
+    return _lateness(row).by_length()
 
 
 def sentence(report: GilReport, *, besides: bool = False) -> str | None:
@@ -44,30 +111,42 @@ def sentence(report: GilReport, *, besides: bool = False) -> str | None:
     row = late(report)
     if row is None:
         return None
-    part = parts(row)[0][0]
-    said = f"Late event loop: {described(row, has_gil=report.gil != 'disabled')}."
-    return said if besides and part == WAITED else f"{said} {_advice(row, part, report)}"
+    found, has_gil = _lateness(row), report.gil != "disabled"
+    said = f"Late event loop: {described_row(row, has_gil)}"
+    if besides and found.by_length()[0][0] == WAITED:
+        return said
+    return f"{said} {advice(found, has_gil, report.policy)}"
 
 
-def described(row: EventLoopRow, *, has_gil: bool) -> str:
-    """How late a loop was, and why."""
-    (first, first_s), (second, second_s), _ = parts(row)
-    cause = f"it {_did(first, has_gil)}{_where(row, first)}"
-    if second_s >= SECOND_PART * row.late_s:
+def described_row(row: EventLoopRow, has_gil: bool) -> str:
+    """A sentence on the late iterations of a loop."""
+    return described(_lateness(row), _name(row), "it", has_gil, lambda part: _where(row, part))
+
+
+def described(
+    lateness: Lateness, name: str, pronoun: str, has_gil: bool, where: Callable[[str], str]
+) -> str:
+    """A sentence on the late iterations of `name`, for which `pronoun` stands. `where` returns the
+    code of a part, as in ", in crunch (app.py:12)", or ""."""
+    (first, first_s), (second, second_s), _ = lateness.by_length()
+    cause = f"{pronoun} {did(first, has_gil)}{where(first)}"
+    if second_s >= SECOND_PART * lateness.late_s:
         cause += (
-            f" for {units.seconds(first_s)}, and {_did(second, has_gil)}{_where(row, second)} for "
+            f" for {units.seconds(first_s)}, and {did(second, has_gil)}{where(second)} for "
             f"{units.seconds(second_s)}"
         )
-    longest = units.seconds(row.iteration.max_s)
-    if row.late == 1:
-        return f"{_name(row)} did not look for events for {longest}: {cause}"
+    longest = units.seconds(lateness.longest_s)
+    if lateness.late == 1:
+        return f"{name} did not look for events for {longest}: {cause}."
     return (
-        f"{_name(row)} did not look for events for up to {longest}, {row.late:,} times for "
-        f"{units.seconds(row.late_limit_s)} or longer, {units.seconds(row.late_s)} in all: {cause}"
+        f"{name} did not look for events for up to {longest}, {lateness.late:,} times for "
+        f"{units.seconds(lateness.limit_s)} or longer, {units.seconds(lateness.late_s)} in all: "
+        f"{cause}."
     )
 
 
-def _did(part: str, has_gil: bool) -> str:
+def did(part: str, has_gil: bool) -> str:
+    """What a loop did in a part of an iteration."""
     if part == COMPUTED:
         return "computed"
     if part == WAITED:
@@ -77,37 +156,45 @@ def _did(part: str, has_gil: bool) -> str:
 
 def _where(row: EventLoopRow, part: str) -> str:
     line = next((line for line in row.lines if line.part == part), None)
-    if line is None:
-        return ""
-    place = code(line)
-    if part == WAITED and line.thread is not None:
-        return f", which {columns.name(line.thread)} held in {place}"
+    return "" if line is None else in_code(part, code(line), line.thread)
+
+
+def in_code(part: str, place: str, holder: str | None) -> str:
+    """The end of a clause on a part, with its code and, for a wait, the thread that held the
+    GIL."""
+    if part == WAITED and holder is not None:
+        return f", which {columns.name(holder)} held in {place}"
     return f" in {place}"
 
 
 def code(line: LateLine) -> str:
     """A line of code as text: `crunch (app.py:12)`."""
-    if not line.file:
-        return columns.name(line.function)
-    file = columns.name(line.file.rpartition("/")[2])
-    return f"{columns.name(line.function)} ({file}:{line.line})"
+    return place(line.function, line.file, line.line)
 
 
-def _advice(row: EventLoopRow, part: str, report: GilReport) -> str:
+def place(function: str, file: str, line: int) -> str:
+    if not file:
+        return columns.name(function)
+    return f"{columns.name(function)} ({columns.name(file.rpartition('/')[2])}:{line})"
+
+
+def advice(lateness: Lateness, has_gil: bool, policy: str) -> str:
+    """What makes the longest part shorter, in a sentence."""
+    part = lateness.by_length()[0][0]
     if part == COMPUTED:
-        if report.gil == "disabled":
+        if not has_gil:
             return "Move it into a thread, with asyncio.to_thread()."
         return (
             "Move it into a thread, with asyncio.to_thread() and the policy priority, or into "
             "another process."
         )
     if part == WAITED:
-        if report.gil == "disabled":
+        if not has_gil:
             return "Hold such locks for a shorter time, or wait for them in a thread."
-        if report.policy == "interval":
+        if policy == "interval":
             return "The policy priority ends waits for threads that compute in Python."
         return "No policy interrupts a call that keeps the GIL: move it to another process."
-    if row.ran_blocked_s >= row.late_blocked_s / 2:
+    if lateness.ran_blocked_s >= lateness.parts_s[PARTS.index(BLOCKED)] / 2:
         return "Such a call has dropped the GIL: asyncio.to_thread() is enough."
     return "Use an asynchronous library for it, or asyncio.to_thread()."
 

@@ -21,7 +21,7 @@ from headway.top.figures import (
     size,
     text,
 )
-from headway.top.tables import Row, difference, level, rows_of, value_at
+from headway.top.tables import LATE_PARTS, Row, difference, level, rows_of, value_at
 
 # The names of distributions in SUMMARY, and their names for people.
 DISTRIBUTIONS = (
@@ -37,6 +37,7 @@ DISTRIBUTIONS = (
     ("take_wait", "wait per take"),
     ("hold", "hold per take"),
     ("parked", "lock wait"),
+    ("loop_iteration", "loop iteration"),
 )
 QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
 SEVERITIES = ("ok", "note", "warning", "critical")
@@ -66,6 +67,7 @@ def totals(measured: Any) -> list[str]:
         f"memory {size(summary.get('rss'))}"
         + ("" if is_program(measured) else f"   busy {busy(summary)}")
         + throttled(summary),
+        *loops(summary),
     ]
     return lines
 
@@ -132,6 +134,18 @@ def busy(summary: Row) -> str:
     if part is None or threads is None:
         return share(part)
     return f"{digits(round(part * threads, 1))} of {digits(round(threads))} threads ({share(part)})"
+
+
+def loops(summary: Row) -> Iterator[str]:
+    """A line on the event loops, if there are any."""
+    found = summary.get("loops")
+    if not isinstance(found, dict):
+        return
+    parts = (f"{part} {share(found.get(f'late_{part}'))}" for part in LATE_PARTS)
+    late = f"late {digits(found.get('late'))} /s: {', '.join(parts)} of the time"
+    iterating = figures.number_in(found.get("iterating"))
+    present = f"   not ended for {seconds(iterating)}" if iterating else ""
+    yield f"event loop {times(summary.get('loop_iteration'))}   {late}{present}"
 
 
 def throttled(summary: Row) -> str:

@@ -96,6 +96,11 @@ MEASURED = (
     Column("errors_5xx", "5xx", "summary.errors_5xx", COUNT, 11),
     Column("verdict", "verdict", "verdict.name", TEXT, 1),
 )
+# Only where a process has an event loop, except for scripts.
+LOOPS = (
+    Column("loop_p99", "loop p99", "summary.loop_iteration.p99", SECONDS, 15),
+    Column("loop_late", "loop late", "late_share", SHARE, 14),
+)
 PROCESSES = (
     Column("host", "host", "host", NAME, 12),
     Column("group", "group", "group", NAME, 5),
@@ -116,6 +121,7 @@ EVERYTHING = (
     *PROCESSES[:3],
     Column("processes", "processes", "summary.processes", COUNT),
     *MEASURED,
+    *LOOPS,
 )
 # Events have the field names of their datagrams, which are mod_wsgi's where it has the field.
 SLOW = (
@@ -184,6 +190,14 @@ LINES = (
     Column("place", "line", "place", TEXT, 1),
     Column("endpoint", "endpoint", "endpoint", TEXT, 2),
 )
+LATE_LINES = (
+    Column("late", "loops were late", "late", SECONDS),
+    Column("part", "they", "part", TEXT, 1),
+    Column("function", "function", "function", TEXT),
+    Column("place", "line", "place", TEXT, 2),
+    Column("callback", "callback", "callback", TEXT, 3),
+    Column("holder", "held by", "holder", NAME, 4),
+)
 HOLDS = (
     Column("time", "time", "time", CLOCK, 3),
     Column("pid", "pid", "pid", PID, 4),
@@ -200,11 +214,30 @@ def scopes(answer: Row) -> ViewTable:
     rows = [{"scope": "total", **total}] if isinstance(total, dict) else []
     rows += [{"scope": "group", **row} for row in rows_of(answer, "groups")]
     rows += [{"scope": "process", **row} for row in rows_of(answer, "processes")]
+    rows = [{**row, "late_share": late_share(row)} for row in rows]
     return ViewTable("everything", EVERYTHING, rows)
 
 
 def groups(answer: Row) -> ViewTable:
-    return ViewTable("groups", GROUPS, rows_of(answer, "groups"))
+    return with_loops(ViewTable("groups", GROUPS, rows_of(answer, "groups")))
+
+
+LATE_PARTS = ("computed", "waited", "blocked")
+
+
+def late_share(row: Row) -> float | None:
+    """The part of the event loops' time that is in late iterations; None without loops."""
+    parts = [number_in(value_at(row, f"summary.loops.late_{part}")) for part in LATE_PARTS]
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def with_loops(table: ViewTable) -> ViewTable:
+    """The table with the columns of event loops, if a row has any."""
+    rows = [{**row, "late_share": late_share(row)} for row in table.rows]
+    if all(row["late_share"] is None for row in rows):
+        return table
+    return table._replace(columns=(*table.columns, *LOOPS), rows=rows)
 
 
 # The orders of processes: the name for people, and the path of the value. The greatest comes first.
@@ -226,7 +259,7 @@ def processes(answer: Row, slots: Row | None = None, sort: str = "") -> ViewTabl
         bars = slot_bars(busy.get((row.get("host"), row.get("pid"))))
         rows.append({**row, "age": difference(now, row.get("started")), "slots": bars})
     rows.sort(key=lambda row: sort_key(row, sort))
-    return ViewTable("processes", PROCESSES, rows)
+    return with_loops(ViewTable("processes", PROCESSES, rows))
 
 
 def sort_key(row: Row, sort: str) -> tuple[Any, ...]:
@@ -293,11 +326,22 @@ def threads(answer: Row) -> ViewTable:
 
 
 def lines(answer: Row) -> ViewTable:
+    return ViewTable("lines that make threads wait", LINES, with_places(answer, "lines"))
+
+
+def late_lines(answer: Row) -> ViewTable:
+    return ViewTable(
+        "lines that event loops are late for", LATE_LINES, with_places(answer, "late_lines")
+    )
+
+
+def with_places(answer: Row, name: str) -> list[Row]:
+    """The rows of lines, each with its file and number as one word."""
     rows = []
-    for row in rows_of(answer, "lines"):
+    for row in rows_of(answer, name):
         place = f"{row['file']}:{row.get('line')}" if row.get("file") else None
         rows.append({**row, "place": place})
-    return ViewTable("lines that make threads wait", LINES, rows)
+    return rows
 
 
 def holds(answer: Row) -> ViewTable:
@@ -330,7 +374,7 @@ VIEWS = (
     View("overview", "1", "series", (groups,), since_s=300, points=60),
     View("processes", "2", "slots", (), points=5),
     View("slow", "3", "slow", (slow,), since_s=600),
-    View("holders", "4", "holders", (gils, threads, lines, holds)),
+    View("holders", "4", "holders", (gils, threads, lines, holds, late_lines)),
     View("endpoints", "5", "holders", (endpoints,)),
     View("gc", "6", "gc", (gc,), since_s=600),
     View("lifecycle", "7", "lifecycle", (lifecycle,), since_s=600),

@@ -20,19 +20,21 @@ interface Props {
   calls: CallRow[];
   /** The calls of another graph, whose files have the same colours here. */
   alike?: CallRow[] | undefined;
+  /** What the widths are parts of; "all waiting" without it. */
+  whole?: string;
   /** The text to search for. */
   wanted: string;
   stale: boolean;
 }
 
-export function FlameGraph({ label, calls: rows, alike, wanted, stale }: Props) {
+export function FlameGraph({ label, calls: rows, alike, whole, wanted, stale }: Props) {
   const holder = useRef<HTMLDivElement>(null);
   const width = useWidth(holder);
   const [zoomed, zoom] = useState("");
   const [focused, setFocused] = useState("");
   const [pointed, setPointed] = useState("");
   const kinds = useMemo(() => kindsOf(rows, alike), [rows, alike]);
-  const calls = useMemo(() => flameCalls(rows, kinds), [rows, kinds]);
+  const calls = useMemo(() => flameCalls(rows, kinds, whole), [rows, kinds, whole]);
   const legend = useMemo(() => legendOf(rows, kinds), [rows, kinds]);
 
   const root = calls[0];

@@ -88,6 +88,18 @@ function ran({ hold, gil }: Summary): Tile[] {
   ];
 }
 
+/** The tile of processes with event loops. */
+function ofLoops({ loops, loop_iteration }: Summary): Tile[] {
+  if (!loops) return [];
+  return [
+    {
+      name: "Event loop p99",
+      value: quantile(loop_iteration, "p99"),
+      more: `longest ${quantile(loop_iteration, "max")} · late ${format.perSecond(loops.late)}`,
+    },
+  ];
+}
+
 export function Tiles(measured: Measured) {
   const { summary, config } = measured;
   const withRequests = serves(measured);
@@ -113,6 +125,7 @@ export function Tiles(measured: Measured) {
     },
     ...(withRequests ? [] : ran(summary)),
     gilTile(measured),
+    ...ofLoops(summary),
     {
       name: "CPU",
       value: format.cores(summary.cpu),

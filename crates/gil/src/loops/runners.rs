@@ -21,7 +21,7 @@ const CALLERS: [Known; 6] = [
     ("asyncio/events.py", "_run"),
     ("asyncio/runners.py", "run"),
     ("uvloop/__init__.py", "run"),
-    ("uvloop/__init__.py", "run.<locals>.wrapper"),
+    ("uvloop/__init__.py", "wrapper"),
     ("trio/_core/_run.py", "unrolled_run"),
     ("twisted/internet/base.py", "runUntilCurrent"),
 ];

@@ -7,7 +7,7 @@ use headway_measure::Histogram;
 use crate::counters::{LoopCounters, ProcessCounters, free_list, state};
 
 /// A descriptor that a thread waits on fewer times is that of a client.
-const FEWEST_ITERATIONS: u64 = 2;
+pub(super) const FEWEST_ITERATIONS: u64 = 2;
 
 /// One event loop, or a sum of loops that ended; see `crate::loops`. Times in nanoseconds.
 #[derive(Clone, Debug, Default)]
@@ -75,10 +75,7 @@ fn loop_row(counters: &LoopCounters, is_alive: bool, now_ns: u64) -> LoopRow {
         alive,
         folded: counters.aggregated.load(Relaxed),
         polled_ns: get(&counters.polled_ns),
-        iterating_ns: match get(&counters.iteration_began_ns) {
-            began_ns if began_ns == 0 || !alive => 0,
-            began_ns => now_ns.saturating_sub(began_ns),
-        },
+        iterating_ns: if alive { iterating_ns(counters, now_ns) } else { 0 },
         ran_blocked_ns: get(&counters.ran_blocked_ns),
         core_waited_ns: get(&counters.core_waited_ns),
         half_squares_us2: get(&counters.half_squares_us2),
@@ -90,6 +87,16 @@ fn loop_row(counters: &LoopCounters, is_alive: bool, now_ns: u64) -> LoopRow {
         computed: counters.computed.read(),
         waited: counters.waited.read(),
         blocked: counters.blocked.read(),
+    }
+}
+
+/// The present iteration of a loop whose thread runs; 0 while it waits for events, and when it has
+/// left the loop's code.
+pub(super) fn iterating_ns(counters: &LoopCounters, now_ns: u64) -> u64 {
+    let has_left = counters.left.load(Relaxed) == counters.begun.load(Relaxed);
+    match counters.iteration_began_ns.load(Relaxed) {
+        began_ns if began_ns == 0 || has_left => 0,
+        began_ns => now_ns.saturating_sub(began_ns),
     }
 }
 

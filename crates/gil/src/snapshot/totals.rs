@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::*;
 use headway_measure::Histogram;
 use headway_measure::clock::now_ns;
 
+use super::loops::{FEWEST_ITERATIONS, iterating_ns};
 use super::rows::{GilRow, gil_row, holding};
 use crate::counters::{self, NO_GIL, ProcessCounters, ThreadCounters, free_list, state};
 use crate::gil::Gil;
@@ -56,6 +57,26 @@ pub struct ThreadTotals {
     pub stopping_ns: u64,
 }
 
+/// All event loops of a process, with those that ended; see `crate::loops`.
+#[derive(Clone, Debug, Default)]
+pub struct LoopTotals {
+    /// From which duration on an iteration is late.
+    pub late_limit_ns: u64,
+    /// The longest iteration that has not ended; 0 while all loops wait for events.
+    pub iterating_ns: u64,
+    pub polled_ns: u64,
+    pub computed_ns: u64,
+    pub waited_ns: u64,
+    pub blocked_ns: u64,
+    pub ran_blocked_ns: u64,
+    pub late: u64,
+    pub late_computed_ns: u64,
+    pub late_waited_ns: u64,
+    pub late_blocked_ns: u64,
+    /// The durations of iterations.
+    pub duration: Histogram,
+}
+
 /// The counters of a process. A value can be read into again, which saves allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
@@ -68,6 +89,10 @@ pub struct Totals {
     /// The waits of all threads for locks and events; `None` unless a free-threaded build's waits
     /// are counted.
     pub parked: Option<Histogram>,
+    /// `None` before an event loop has had iterations.
+    pub loops: Option<LoopTotals>,
+    /// Threads that waited for events and found no room for a loop.
+    pub unmeasured_loops: u32,
 }
 
 impl Totals {
@@ -76,12 +101,14 @@ impl Totals {
         self.gils.clear();
         self.threads.clear();
         self.parked = None;
+        self.loops = None;
         let Some(process) = counters::of_this_process() else { return false };
         let head = super::head(process);
         self.policy = head.policy;
         self.gil_enabled = head.gil_enabled;
         self.switch_interval_us = head.switch_interval_us;
         self.unmeasured_events = head.unmeasured_events;
+        self.unmeasured_loops = head.unmeasured_loops;
         self.parked = (process.sees_parks.load(Relaxed) != 0).then(Histogram::default);
         // No row is aggregated meanwhile.
         let _registry = registry_lock::lock();
@@ -107,7 +134,38 @@ impl Totals {
             self.gils.push(GilTotals { row, opened_ns, ..GilTotals::default() });
         }
         self.read_threads(process, &holders);
+        self.read_loops(process, head.late_loop_ns);
         true
+    }
+
+    fn read_loops(&mut self, process: &ProcessCounters, late_limit_ns: u64) {
+        let now_ns = now_ns();
+        for counters in &process.loops {
+            let present = counters.state.load(Acquire);
+            let mut duration = Histogram::default();
+            if present != state::FREE {
+                counters.duration.add_to(&mut duration);
+            }
+            // What is one iteration may be a client that waits once.
+            if present != state::AGGREGATE && duration.count() < FEWEST_ITERATIONS {
+                continue;
+            }
+            let sum = self.loops.get_or_insert_with(LoopTotals::default);
+            sum.late_limit_ns = late_limit_ns;
+            if present == state::LIVE {
+                sum.iterating_ns = sum.iterating_ns.max(iterating_ns(counters, now_ns));
+            }
+            sum.polled_ns += counters.polled_ns.load(Relaxed);
+            sum.computed_ns += counters.computed.sum_ns.load(Relaxed);
+            sum.waited_ns += counters.waited.sum_ns.load(Relaxed);
+            sum.blocked_ns += counters.blocked.sum_ns.load(Relaxed);
+            sum.ran_blocked_ns += counters.ran_blocked_ns.load(Relaxed);
+            sum.late += counters.late.load(Relaxed);
+            sum.late_computed_ns += counters.late_computed_ns.load(Relaxed);
+            sum.late_waited_ns += counters.late_waited_ns.load(Relaxed);
+            sum.late_blocked_ns += counters.late_blocked_ns.load(Relaxed);
+            sum.duration.merge(&duration);
+        }
     }
 
     fn read_threads(&mut self, process: &ProcessCounters, holders: &[(u32, u64)]) {

@@ -167,6 +167,8 @@ fn add_holders<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object
     let mut record = RecordWriter::after(record.to_vec()).map_err(|error| refuse(py, error))?;
     lines.add_lines(&datagram, &mut record);
     let named = calls.add_stacks(&datagram, &mut record);
+    lines.add_late_lines(&datagram, &mut record);
+    calls.add_late_stacks(&datagram, &mut record);
     let calls = list(py, &named, |call| {
         let text = |bytes: &[u8]| Object::from_utf8_lossy(py, bytes);
         let caller = call.caller.as_ref().map(|caller| text(caller)).transpose()?;

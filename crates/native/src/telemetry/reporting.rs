@@ -112,7 +112,7 @@ fn sources() -> Vec<Arc<dyn headway_reporter::Source>> {
         Arc::new(Gils::from_now()),
         Arc::new(LongHolds::new(long_holds::THRESHOLD)),
         Arc::new(GcPauses::from_now()),
-        Arc::new(Lines::default()),
+        Arc::new(Lines::from_now()),
     ]
 }
 

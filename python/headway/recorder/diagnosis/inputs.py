@@ -20,10 +20,12 @@ from headway.recorder.records.summary import (
     Record,
     Summary,
     distribution,
+    loop_seconds,
     values,
 )
 from headway.report import diagnosis, thresholds
 from headway.report.diagnosis import Contention, Parking
+from headway.report.event_loops import PARTS, Lateness
 
 # The number of cores where no process reports it.
 _UNKNOWN_CORES = 1.0
@@ -281,6 +283,26 @@ class DiagnosisInputs:
                 row.get("thread_suspended", 0.0) + row.get("thread_stopping", 0.0) for row in rows
             ),
         )
+
+    @cached_property
+    def lateness(self) -> Lateness | None:
+        """The late iterations of the event loops; None without loops."""
+        loops, iterations = self.summary["loops"], self.summary["loop_iteration"]
+        if loops is None:
+            return None
+        computed_s, waited_s, blocked_s = (self._late_s(part) for part in PARTS)
+        return Lateness(
+            watched_s=loop_seconds(self.record),
+            longest_s=iterations["max"] if iterations else 0.0,
+            limit_s=loops["late_limit"],
+            late=int(self.record.get("loop_late", 0)),
+            parts_s=(computed_s, waited_s, blocked_s),
+            ran_blocked_s=float(self.record.get("loop_ran_blocked", 0.0)),
+            present_s=loops["iterating"],
+        )
+
+    def _late_s(self, part: str) -> float:
+        return float(self.record.get(f"loop_late_{part}", 0.0))
 
     # Means over requests, in seconds.
 

@@ -3,7 +3,9 @@
 A cgroup that throttles the threads explains all waits that follow from it. Of the rules on the GIL
 that one comes first which explains most of the waiting; their order here is for the verdicts of
 several processes. Where all cores are in use, more GILs bring nothing, so the cores come before the
-full GIL. For the same reason they come before locks, which threads without a GIL wait for.
+full GIL. For the same reason they come before locks, which threads without a GIL wait for. What is
+said of threads explains what an event loop waits for, so a late loop comes behind it, and is named
+in the text of any other rule.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from headway.recorder.diagnosis.gil_verdicts import (
     long_hold,
 )
 from headway.recorder.diagnosis.inputs import DiagnosisInputs, Hold
+from headway.recorder.diagnosis.loop_verdicts import late_loop, sentence
 from headway.recorder.diagnosis.parking_verdicts import lock_contention, stopped_world
 from headway.recorder.diagnosis.verdict import SEVERITIES, Evidence, Verdict, evidence, verdict
 from headway.recorder.records.configuration import Config
@@ -44,11 +47,19 @@ RULES = {
     "stopped-world": stopped_world,
     "lock-contention": lock_contention,
     "saturated": saturated,
+    "late-loop": late_loop,
     "io-bound": io_bound,
 }
 _ORDER = tuple(RULES)
 # These rules do not count requests, so they need no minimum of them.
-WITHOUT_REQUESTS = ("cpu-limited", "cores-taken", "long-hold", "garbage-collection", "saturated")
+WITHOUT_REQUESTS = (
+    "cpu-limited",
+    "cores-taken",
+    "long-hold",
+    "garbage-collection",
+    "saturated",
+    "late-loop",
+)
 
 
 def judge(
@@ -61,10 +72,16 @@ def judge(
         if enough or name in WITHOUT_REQUESTS:
             found = RULES[name](inputs)
             if found is not None:
-                return found
+                return found if name == "late-loop" else _with_late_loop(found, inputs)
     if _is_idle(inputs):
         return _idle(inputs)
     return _healthy(inputs) if enough else _unknown(inputs)
+
+
+def _with_late_loop(found: Verdict, inputs: DiagnosisInputs) -> Verdict:
+    """A verdict that says, too, that an event loop was late, if one was."""
+    late = sentence(inputs)
+    return found if late is None else {**found, "text": f"{found['text']} Late event loop: {late}"}
 
 
 def _in_order(inputs: DiagnosisInputs) -> list[str]:

@@ -53,6 +53,7 @@ NAMES = (
     "lock-contention",
     "garbage-collection",
     "stopped-world",
+    "late-loop",
     "io-bound",
     "idle",
     "cpu-limited",

@@ -15,7 +15,8 @@ from headway.recorder.diagnosis.verdict import NAMES as VERDICTS
 from headway.recorder.diagnosis.verdict import Measured
 from headway.recorder.records import histogram
 from headway.recorder.records.health import Health
-from headway.recorder.records.summary import PARKED, Record, distribution
+from headway.recorder.records.summary import LOOP_ITERATION, PARKED, Record, distribution
+from headway.report.event_loops import PARTS
 
 GROUP_LABELS = ("host", "group")
 COUNTER, GAUGE, HISTOGRAM, STATES = "counter", "gauge", "histogram", "stateset"
@@ -93,6 +94,16 @@ def _stopped_world(record: Record) -> Values:
     rows = record.get("threads", ()) if PARKED in record else ()
     for state in ("suspended", "stopping") if rows else ():
         yield (state,), sum(row.get(f"thread_{state}", 0.0) for row in rows)
+
+
+def _of_loops(names: dict[str, str]) -> Callable[[Record], Values]:
+    """Reads one field for each value of the label, of processes with event loops."""
+
+    def read(record: Record) -> Values:
+        for label, name in names.items() if LOOP_ITERATION in record else ():
+            yield (label,) if label else (), record.get(name, 0)
+
+    return read
 
 
 def _counter(name: str, help_: str, read: Callable[[Any], Values], *labels: str) -> Reading:
@@ -178,6 +189,24 @@ COUNTERS = (
         "state",
     ),
     _counter(
+        "loop_time_seconds",
+        "Time of event loops: in iterations, with the GIL (computed), waiting for it (waited) and "
+        "the rest (blocked); and in waits for events (polled).",
+        _of_loops({part: f"loop_{part}" for part in (*PARTS, "polled")}),
+        "part",
+    ),
+    _counter(
+        "loop_late_time_seconds",
+        "Time of late iterations of event loops, by their parts.",
+        _of_loops({part: f"loop_late_{part}" for part in PARTS}),
+        "part",
+    ),
+    _counter(
+        "loop_late_iterations",
+        "Iterations of event loops that were late: of 20 ms or longer, or what the program says.",
+        _of_loops({"": "loop_late"}),
+    ),
+    _counter(
         "gc_collections",
         "Garbage collections by generation.",
         _rows("gcs", {str(n): f"gc_pauses_generation{n}" for n in range(3)}),
@@ -252,15 +281,25 @@ HISTOGRAMS = (
         "parked",
         GIL_BOUNDS,
     ),
+    _spread(
+        "loop_lag_seconds",
+        "One iteration of an event loop, in which it does not look for events.",
+        "loop_iteration",
+        GIL_BOUNDS,
+    ),
     _spread("gc_pause_seconds", "One garbage collection.", "gc_pause", GC_BOUNDS),
 )
 
 
 def distribution_of(record: Record, spread: Spread) -> histogram.Histogram | None:
     """The distribution of a histogram: `None` if it is not measured, empty if nothing happened."""
-    table = {"take_wait": "gils", "hold": "gils", "parked": PARKED, "gc_pause": "gcs"}.get(
-        spread.source
-    )
+    table = {
+        "take_wait": "gils",
+        "hold": "gils",
+        "parked": PARKED,
+        "loop_iteration": LOOP_ITERATION,
+        "gc_pause": "gcs",
+    }.get(spread.source)
     if table is not None and not record.get(table):
         return None
     return distribution(record, spread.source) or histogram.zeros(0)

@@ -1,4 +1,5 @@
-"""The answer that a flame graph is drawn from: calls as wide as the time that others waited."""
+"""The answer that a flame graph is drawn from: calls as wide as the time that others waited, or for
+which event loops were late."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from headway.profile.flame_tree import walk
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import read
 from headway.recorder.query.query import Range
-from headway.recorder.query.stacks import NS, by_endpoint, stacks_of, tree
+from headway.recorder.query.stacks import NS, by_endpoint, late_stacks_of, stacks_of, tree
 from headway.recorder.store.selection import Selection
 
 
@@ -23,7 +24,8 @@ class FlameCall(TypedDict):
     line: int
     #: The index of the caller, which comes before this call; null for the outermost one.
     caller: int | None
-    #: The seconds that other threads waited during the call, by all threads together.
+    #: The seconds that other threads waited during the call, by all threads together; with
+    #: `of=late` the seconds for which event loops were late during it.
     waited: float
     #: The part of them in which the call itself ran, and no call of it.
     self: float
@@ -51,14 +53,19 @@ class FlameGraph(TypedDict):
     has_stacks: bool
     #: The endpoints of the whole range, the longest waits first.
     endpoints: list[EndpointWaits]
-    #: The calls. The outermost one is `all`, and those below it are endpoints and functions.
+    #: The calls. The outermost one is `all`, and those below it are endpoints and functions; with
+    #: `of=late`, what event loops did: `(computed)`, `(waited)`, `(blocked)`.
     calls: list[FlameCall]
 
 
-def flame_graph(history: History, span: Range, selection: Selection, endpoint: str) -> FlameGraph:
-    """`endpoint` chooses the requests of one endpoint; "" chooses everything."""
+def flame_graph(
+    history: History, span: Range, selection: Selection, endpoint: str, is_late: bool = False
+) -> FlameGraph:
+    """`endpoint` chooses the requests of one endpoint; "" chooses everything. `is_late` chooses the
+    late iterations of event loops."""
     record = read(history, span, selection)
-    found = stacks_of(record, lambda ids: history.calls(ids, selection.recording))
+    stacks = late_stacks_of if is_late else stacks_of
+    found = stacks(record, lambda ids: history.calls(ids, selection.recording))
     endpoints = by_endpoint(found)
     if endpoint:
         found = [each for each in found if each.endpoint == endpoint]
@@ -67,7 +74,7 @@ def flame_graph(history: History, span: Range, selection: Selection, endpoint: s
     callers = {id(child): places[id(node)] for node in nodes for child in node.children}
     return {
         "seconds": span.seconds,
-        "has_stacks": bool(record.get("stacks")),
+        "has_stacks": bool(record.get("late_stacks" if is_late else "stacks")),
         "endpoints": [{"name": name, "waited": waited_ns / NS} for name, waited_ns in endpoints],
         "calls": [
             {

@@ -212,13 +212,15 @@ def _measure_groups(
 
 def _worst_of(of_group: Measured, processes: Mapping[Process, Measured]) -> Verdict:
     """The verdict of a group, or of that process of it which carries load and is worse off: an idle
-    parent halves the figures of its busy child. Advice that counts processes is left to groups."""
+    parent halves the figures of its busy child. An event loop that blocks needs no CPU time. Advice
+    that counts processes is left to groups."""
     verdict = of_group["verdict"]
     load = of_group["summary"]["cpu_per_process"]
     worse = [
         (process, each)
         for process, each in processes.items()
-        if each["summary"]["cpu"] >= load and is_worse(each["verdict"], verdict)
+        if (each["summary"]["cpu"] >= load or each["verdict"]["name"] == "late-loop")
+        and is_worse(each["verdict"], verdict)
     ]
     if not worse:
         return verdict

@@ -1,4 +1,5 @@
-"""The stacks that make threads wait, as a tree of calls for a flame graph.
+"""The stacks that make threads wait, or for which event loops are late, as a tree of calls for a
+flame graph.
 
 A record has the waits by line, and those of the stacks for which others waited longest. The part of
 a line that no stack has is a stack of its own, without callers. So the sum of all stacks is that of
@@ -15,6 +16,7 @@ from headway.profile.flame_tree import Node, grow
 from headway.profile.model import CUT, Frame
 from headway.profile.sides import Charge
 from headway.recorder.records.calls import Call
+from headway.recorder.records.stacks import frame_of
 from headway.recorder.records.summary import Record
 
 NS = 1e9
@@ -46,19 +48,44 @@ def stacks_of(record: Record, find: Find) -> list[Stack]:
     waited = {
         row.get("stack_id", ""): row.get("stack_waited", 0.0) for row in record.get("stacks", ())
     }
-    calls = find(waited)
-    found = []
-    for innermost, waited_s in waited.items():
-        stack = _stack(innermost, calls, round(waited_s * NS))
-        if stack is not None:
-            found.append(stack)
-            lines[stack.endpoint, stack.frames[-1]] -= stack.waited_ns
+    found = _found(waited, find)
+    for stack in found:
+        lines[stack.endpoint, stack.frames[-1]] -= stack.waited_ns
     _take_from_rest(lines)
     for (endpoint, frame), rest_ns in lines.items():
         if rest_ns > 0:
             frames = (Frame(CUT, "", 0), frame) if frame.file else (frame,)
             found.append(Stack(endpoint, frames, rest_ns))
     return found
+
+
+def late_stacks_of(record: Record, find: Find) -> list[Stack]:
+    """The time for which event loops were late, by stack. The outermost call is what a loop did, as
+    "(blocked)". What the stacks lack of a line is a stack of its own, without callers."""
+    lines: Counter[tuple[Frame, Frame]] = Counter()
+    for line in record.get("late_lines", ()):
+        part = Frame(f"({line.get('late_part', 'other')})", "", 0)
+        frame = frame_of(line.get("late_function", ""), line.get("late_place", ""))
+        lines[part, frame] += round(line.get("late_time", 0.0) * NS)
+    found = _found(
+        {
+            row.get("late_stack_id", ""): row.get("late_stack_time", 0.0)
+            for row in record.get("late_stacks", ())
+        },
+        find,
+    )
+    for stack in found:
+        lines[stack.frames[0], stack.frames[-1]] -= stack.waited_ns
+    rest = ((part, frame, rest_ns) for (part, frame), rest_ns in lines.items() if rest_ns > 0)
+    cut = Frame(CUT, "", 0)
+    return [*found, *(Stack("", (part, cut, frame), rest_ns) for part, frame, rest_ns in rest)]
+
+
+def _found(times: Mapping[str, float], find: Find) -> list[Stack]:
+    """The stacks of innermost calls, with their seconds, whose names are all known."""
+    calls = find(times)
+    stacks = (_stack(innermost, calls, round(time_s * NS)) for innermost, time_s in times.items())
+    return [stack for stack in stacks if stack is not None]
 
 
 def _take_from_rest(lines: Counter[tuple[str, Frame]]) -> None:
@@ -86,14 +113,6 @@ def _stack(innermost: str, calls: Mapping[str, Call], waited_ns: int) -> Stack |
             frames.append(frame_of(call.function, call.place))
         id_ = call.caller
     return Stack(endpoint, tuple(reversed(frames)), waited_ns) if frames else None
-
-
-def frame_of(function: str, place: str) -> Frame:
-    """The frame of a function and its place, which is FILE:LINE or FILE."""
-    file, colon, line = place.rpartition(":")
-    if colon and line.isascii() and line.isdigit():
-        return Frame(function, file, int(line))
-    return Frame(function, place, 0)
 
 
 def tree(stacks: Iterable[Stack]) -> Node:

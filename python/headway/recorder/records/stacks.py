@@ -1,5 +1,5 @@
-"""The stacks of events: texts with the most recent call first, each call on a line as
-`function (file:line)`. Pure.
+"""The frames of lines, and the stacks of events: texts with the most recent call first, each call
+on a line as `function (file:line)`. Pure.
 """
 
 from __future__ import annotations
@@ -26,3 +26,11 @@ def calls(stack: str) -> list[Frame]:
 def is_library(frame: Frame) -> bool:
     """Whether the code is the standard library's or an installed package's, by its path."""
     return LIBRARY.fullmatch(frame.file) is not None
+
+
+def frame_of(function: str, place: str) -> Frame:
+    """The frame of a function and its place, which is FILE:LINE or FILE."""
+    file, colon, line = place.rpartition(":")
+    if colon and line.isascii() and line.isdigit():
+        return Frame(function, file, int(line))
+    return Frame(function, place, 0)

@@ -44,7 +44,9 @@ PER_REQUEST: dict[PerRequest, str] = {
 # The distributions over takes of the GIL: the name in SUMMARY and the key in the rows of GILs.
 PER_TAKE = {"take_wait": "gil_wait", "hold": "gil_hold"}
 PARKED = "parked_time_histogram"
-METRICS = (*PER_REQUEST, *PER_TAKE, "parked", "gc_pause")
+# The durations of the iterations of event loops, all loops of a process together.
+LOOP_ITERATION = "loop_iteration_histogram"
+METRICS = (*PER_REQUEST, *PER_TAKE, "parked", "loop_iteration", "gc_pause")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 
@@ -66,6 +68,23 @@ class Collections(TypedDict):
     pauses: float
     share: float
     pause: Quantiles | None
+
+
+class LoopUse(TypedDict):
+    """The event loops of all processes. Iterations are per second; the others are shares of the
+    loops' time, in iterations and in waits for events."""
+
+    iterations: float
+    late: float  #: Late iterations per second.
+    busy: float  #: In iterations.
+    computed: float  #: In iterations, with the GIL.
+    waited: float  #: In iterations, waiting for the GIL.
+    blocked: float  #: In iterations, the rest.
+    late_computed: float  #: In late iterations, with the GIL.
+    late_waited: float  #: In late iterations, waiting for the GIL.
+    late_blocked: float  #: In late iterations, the rest.
+    late_limit: float  #: From which duration on an iteration is late, in seconds.
+    iterating: float  #: The longest iteration that has not ended, in seconds; 0 without one.
 
 
 class Summary(TypedDict):
@@ -94,7 +113,9 @@ class Summary(TypedDict):
     take_wait: Quantiles | None
     hold: Quantiles | None
     parked: Quantiles | None
+    loop_iteration: Quantiles | None
     gil: GilUse | None
+    loops: LoopUse | None
     cpu: float
     cpu_user: float
     cpu_system: float
@@ -155,7 +176,9 @@ def summarize(record: Record, seconds: float, processes: float | None = None) ->
         "take_wait": histogram.quantiles(distribution(record, "take_wait")),
         "hold": histogram.quantiles(distribution(record, "hold")),
         "parked": histogram.quantiles(distribution(record, "parked")),
+        "loop_iteration": histogram.quantiles(distribution(record, "loop_iteration")),
         "gil": _gil(record, period),
+        "loops": _loops(record, period),
         "cpu": cpu_user + cpu_system,
         "cpu_user": cpu_user,
         "cpu_system": cpu_system,
@@ -201,7 +224,8 @@ def distribution(record: Record, metric: str) -> histogram.Histogram | None:
         return histogram.total(row.get("gc_pause") for row in record.get("gcs", ()))
     if metric in PER_TAKE:
         return histogram.total(row.get(PER_TAKE[metric]) for row in record.get("gils", ()))
-    field = PARKED if metric == "parked" else PER_REQUEST[cast(PerRequest, metric)]
+    of_process = {"parked": PARKED, "loop_iteration": LOOP_ITERATION}
+    field = of_process.get(metric) or PER_REQUEST[cast(PerRequest, metric)]
     found: histogram.Histogram | None = record.get(field)
     return found
 
@@ -238,6 +262,35 @@ def _gil(record: Record, period: float) -> GilUse | None:
         "contended_takes": of_all("gil_contended_takes", period),
         "forced_drops": of_all("gil_forced_drops", period),
         "preemptions": of_all("gil_preemptions", period),
+    }
+
+
+def loop_seconds(record: Record) -> float:
+    """The time of the event loops of a record, in iterations and in waits for events."""
+    iterations = distribution(record, "loop_iteration")
+    return float(record.get("loop_polled", 0.0)) + (iterations["sum"] if iterations else 0.0)
+
+
+def _loops(record: Record, period: float) -> LoopUse | None:
+    if LOOP_ITERATION not in record:
+        return None
+    iterations, time = distribution(record, "loop_iteration"), loop_seconds(record)
+
+    def of_time(name: str) -> float:
+        return _share(record.get(f"loop_{name}", 0.0), time)
+
+    return {
+        "iterations": _share(iterations["count"] if iterations else 0, period),
+        "late": _share(record.get("loop_late", 0), period),
+        "busy": _share(iterations["sum"] if iterations else 0.0, time),
+        "computed": of_time("computed"),
+        "waited": of_time("waited"),
+        "blocked": of_time("blocked"),
+        "late_computed": of_time("late_computed"),
+        "late_waited": of_time("late_waited"),
+        "late_blocked": of_time("late_blocked"),
+        "late_limit": max(values(record, "loop_late_limit", 0.0)),
+        "iterating": float(record.get("loop_iterating", 0.0)),
     }
 
 

@@ -17,10 +17,10 @@ from headway.recorder.query.flame_graph import flame_graph
 from headway.recorder.query.history import History
 from headway.recorder.query.measuring import measure, measure_now, read, switch_intervals
 from headway.recorder.query.query import Query, Range
-from headway.recorder.query.stacks import frame_of
 from headway.recorder.records import summary
 from headway.recorder.records.configuration import setting_of
 from headway.recorder.records.histogram import Histogram, quantiles
+from headway.recorder.records.stacks import frame_of
 from headway.recorder.records.summary import Record, count_processes, summarize
 from headway.recorder.store.selection import Selection
 
@@ -105,6 +105,7 @@ def holders(history: History, query: Query) -> Answer:
     answer["threads"].sort(key=lambda row: -row.get("held", 0.0) - row.get("parked", 0.0))
     answer["endpoints"].sort(key=lambda row: (-row.get("gil_held", 0.0), -row.get("requests", 0)))
     answer["lines"] = _lines(record)
+    answer["late_lines"] = _late_lines(record)
     answer["seconds"] = span.seconds
     answer["holds"] = [
         {key.removeprefix("hold_"): value for key, value in event.items()}
@@ -129,9 +130,28 @@ def _lines(record: Record) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -row["waited"])
 
 
+def _late_lines(record: Record) -> list[dict[str, Any]]:
+    """The time for which event loops were late while they, or who held the GIL for which they
+    waited, executed each line, the longest first."""
+    found = []
+    for row in record.get("late_lines", ()):
+        frame = frame_of(row.get("late_function", ""), row.get("late_place", ""))
+        found.append(
+            {
+                **frame._asdict(),
+                "callback": row.get("late_callback", ""),
+                "holder": row.get("late_holder", ""),
+                "part": row.get("late_part", ""),
+                "late": row.get("late_time", 0.0),
+            }
+        )
+    return sorted(found, key=lambda row: -row["late"])
+
+
 def flame_graph_of(history: History, query: Query) -> Answer:
     span, selection = query.range(), query.selection()
-    return {**flame_graph(history, span, selection, query.text("endpoint"))}
+    is_late = query.one_of("of", ("", "waits", "late")) == "late"
+    return {**flame_graph(history, span, selection, query.text("endpoint"), is_late)}
 
 
 def _rows(record: Record, name: str, prefix: str) -> list[dict[str, Any]]:
