@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -329,6 +330,188 @@ def test_the_loop_of_an_interpreter_with_a_gil_of_its_own() -> None:
     assert parts["blocked"] >= 0.99 * 5 * 0.1
 
 
+def test_what_runs_in_a_greenlet_is_part_of_the_iteration() -> None:
+    """As with SQLAlchemy's asyncio: its stack does not begin with the loop's calls."""
+    pytest.importorskip("greenlet")
+    code = """
+        import greenlet
+        async def main():
+            for _ in range(4):
+                time.sleep(0.05)
+                await asyncio.sleep(0.1)
+            for _ in range(3):
+                greenlet.greenlet(compute).switch(0.1)
+                await asyncio.sleep(0.01)
+        asyncio.run(main())
+        show(rows())
+    """
+    [[row]] = run(code)
+    assert row["late"] == 7
+    assert row["late_computed_s" if GIL_ENABLED else "late_blocked_s"] > 0.1
+    assert charged(row, "computed", "compute") > 0
+
+
+def test_a_second_loop_of_a_thread_is_measured_though_it_is_of_another_kind() -> None:
+    code = """
+        async def main():
+            for _ in range(3):
+                time.sleep(0.05)
+                await asyncio.sleep(0.1)
+        asyncio.run(main())
+        [first] = rows()
+        with select.epoll() as epoll:
+            for _ in range(5):
+                epoll.poll(0.03)
+                compute(0.06)
+            epoll.poll(0)
+        [second] = rows()
+        show([first["late"], second["late"]])
+    """
+    [[first, second]] = run(code)
+    assert (first, second) == (3, 8)
+
+
+def test_a_callback_that_waits_with_epoll_itself_blocks() -> None:
+    code = """
+        import selectors, socket
+        ours, theirs = socket.socketpair()
+        def receive():
+            with selectors.DefaultSelector() as selector:
+                selector.register(ours, selectors.EVENT_READ)
+                threading.Timer(0.1, theirs.send, [b"x"]).start()
+                selector.select(5)
+                ours.recv(1)
+        async def main():
+            for _ in range(4):
+                receive()
+                await asyncio.sleep(0.01)
+        asyncio.run(main())
+        show(rows())
+    """
+    [[row]] = run(code)
+    assert row["late"] == 4
+    assert row["late_blocked_s"] >= 0.9 * 4 * 0.1
+
+
+def test_a_loop_that_is_stuck_is_late_before_it_is_back() -> None:
+    code = """
+        from headway.meter import engine
+        engine.read_loops()
+        is_stuck, is_over = threading.Event(), threading.Event()
+        async def main():
+            await asyncio.sleep(0.1)
+            is_stuck.set()
+            is_over.wait()
+        thread = threading.Thread(target=asyncio.run, args=(main(),), name="loop")
+        thread.start()
+        is_stuck.wait()
+        time.sleep(1.5)
+        snapshot = gil.snapshot()
+        show(snapshot.to_dict()["event_loops"])
+        show(str(snapshot))
+        is_over.set()
+        thread.join()
+    """
+    [row], drawn = run(code)
+    assert (row["name"], row["late"]) == ("loop", 0)
+    assert row["iterating_now_s"] >= 1
+    assert "main" in {line["callback"] for line in row["lines"]}
+    assert "Late event loop: loop has not looked for events for" in " ".join(drawn.split())
+
+
+def test_a_long_iteration_is_charged_to_each_line_that_it_ran() -> None:
+    code = """
+        from headway.meter import engine
+        engine.read_loops()
+        def first(): time.sleep(0.7)
+        def second(): time.sleep(0.7)
+        async def main():
+            await asyncio.sleep(0.1)
+            first()
+            second()
+            await asyncio.sleep(0.01)
+        asyncio.run(main())
+        show(rows())
+    """
+    [[row]] = run(code)
+    for function in ("first", "second"):
+        assert 0.6 < charged(row, "blocked", function) < 0.85
+
+
+def test_clients_leave_room_for_loops() -> None:
+    code = """
+        def wait():
+            with select.epoll() as epoll: epoll.poll(0)
+        for _ in range(60):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            thread.join()
+        while len(threads()) > 1: time.sleep(0.01)
+        show(rows())
+        barrier = threading.Barrier(41)
+        def keep():
+            epoll = select.epoll()
+            epoll.poll(0)
+            barrier.wait()
+            barrier.wait()
+        started = [threading.Thread(target=keep) for _ in range(40)]
+        [thread.start() for thread in started]
+        barrier.wait()
+        asyncio.run(asyncio.sleep(0.01))
+        barrier.wait()
+        [thread.join() for thread in started]
+        async def main():
+            for _ in range(5): await asyncio.sleep(0.01)
+        asyncio.run(main())
+        show(rows())
+    """
+    clients, [row] = run(code)
+    assert clients == []
+    assert (row["name"], row["folded"]) == ("MainThread", 0)
+
+
+def test_a_close_by_another_thread_ends_the_loop() -> None:
+    code = """
+        def close(): epoll.close()
+        for _ in range(3):
+            epoll = select.epoll()
+            for _ in range(3): epoll.poll(0.001)
+            thread = threading.Thread(target=close)
+            thread.start()
+            thread.join()
+            time.sleep(0.05)
+        epoll = select.epoll()
+        for _ in range(3): epoll.poll(0.001)
+        show(rows())
+    """
+    [[row]] = run(code)
+    assert row["late"] == 0 or row["iteration"]["max_s"] < 0.05
+
+
+def test_lines_of_many_ended_loops_and_of_an_earlier_installation() -> None:
+    code = """
+        from headway.meter import engine
+        engine.read_loops()
+        async def main():
+            await asyncio.sleep(0.01)
+            time.sleep(0.03)
+            await asyncio.sleep(0.01)
+        for n in range(45):
+            thread = threading.Thread(target=asyncio.run, args=(main(),))
+            thread.start()
+            thread.join()
+        show(rows())
+        gil.uninstall()
+        gil.install()
+        asyncio.run(main())
+        show(rows())
+    """
+    ended, [row] = run(code)
+    [folded] = [row for row in ended if row["folded"]]
+    assert charged(folded, "blocked", "main") > 0.5 * folded["late_blocked_s"]
+    assert sum(line["late_s"] for line in row["lines"]) <= 1.01 * sum(parts_of(row).values())
+
+
 def test_the_difference_of_two_snapshots_has_what_came_between() -> None:
     code = """
         async def main():
@@ -383,6 +566,49 @@ def test_the_limit_is_an_option_and_a_word_of_the_variable(tmp_path: Path, optio
     assert row["late_limit_s"] == 0.007
 
 
+SUITE = """
+import asyncio, time
+import pytest
+
+def compute(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end: pass
+
+async def late():
+    await asyncio.sleep(0.01)
+    compute(0.3)
+    await asyncio.sleep(0.01)
+
+@pytest.fixture(scope="session")
+def loop():
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(asyncio.sleep(0.001))
+    yield loop
+    loop.close()
+
+@pytest.fixture
+def slow(loop):
+    compute(0.3)
+
+def test_fine(loop, slow): loop.run_until_complete(asyncio.sleep(0.15))
+def test_late(loop): loop.run_until_complete(late())
+def test_fine_again(loop, slow): loop.run_until_complete(asyncio.sleep(0.15))
+def test_own(slow): asyncio.run(late())
+"""
+
+
+def test_pytest_fails_a_test_whose_loop_was_late_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    options = ("-p", "headway", "--headway-loop-limit", "100ms", "-p", "no:cacheprovider", "-rfP")
+    result = python("-m", "pytest", *options, "-W", "error", cwd=tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    failed = re.findall(r"^FAILED test_suite.py::(\w+)", result.stdout, re.MULTILINE)
+    assert failed == ["test_late", "test_own"]
+    said = "late event loop: MainThread did not look for events for"
+    assert result.stdout.count(said) == 2
+    assert "in compute (test_suite.py:7) (--headway-loop-limit 100 ms)" in result.stdout
+
+
 def test_a_limit_that_is_none_is_refused() -> None:
     result = headway("run", "--loop-limit", "soon", "-c", "0")
     assert result.returncode == 2
@@ -428,6 +654,7 @@ def made_loop(**changes: Any) -> Loop:
         "late_computed_s": 0.0,
         "late_waited_s": 0.0,
         "late_blocked_s": 0.0,
+        "late_ran_blocked_s": 0.0,
         "ran_blocked_s": 0.0,
         "core_waited_s": 0.0,
         "iteration": made_reports.histogram([0.3, 0.3, 0.3, 0.001]),
@@ -474,7 +701,7 @@ def line(part: str, **changes: Any) -> dict[str, Any]:
             "asyncio.to_thread().",
         ),
         (
-            {"late_blocked_s": 0.9, "ran_blocked_s": 0.8},
+            {"late_blocked_s": 0.9, "late_ran_blocked_s": 0.8},
             "enabled",
             "interval",
             "it blocked. Such a call has dropped the GIL: asyncio.to_thread() is enough.",

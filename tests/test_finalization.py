@@ -30,7 +30,7 @@ OTHERS = {
     "gil_policies",
     *("gil_read_ledger", "gil_read_ledger_trace", "gil_run", "gil_set_switch_interval"),
     *("gil_uninstall", "internal_error", "internal_errors", "kept_open"),
-    *("loops_late_from", "loops_read", "parse_toml", "process_adopt_orphans"),
+    *("loops_late_from", "loops_leave", "loops_read", "parse_toml", "process_adopt_orphans"),
     *("process_end_with_parent", "process_is_secure", "process_set_name", "profile_begin"),
     *("profile_is_on", "profile_read_ledger", "profile_report"),
     *("report_after_exec", "report_on_signals", "report_sources", "server_admit"),

@@ -84,6 +84,8 @@ class Meter:
         if self._loop_limit_s is None or self._refusal:
             yield
             return
+        # What fixtures did since a loop ran last.
+        engine.leave_loops()
         before = gil.snapshot()
         outcome = yield
         report = (gil.snapshot() - before).report()

@@ -358,7 +358,7 @@ def test_what_a_late_event_loop_did_is_said_with_what_helps() -> None:
     assert "300 ms in all: it blocked." in found["text"]
     assert found["advice"][0]["try"] == "use an asynchronous library for it, or asyncio.to_thread()"
     # Of C code that has dropped the GIL.
-    ran = verdict_on(tick(**{**LATE, "loop_ran_blocked": 0.2}))
+    ran = verdict_on(tick(**{**LATE, "loop_late_ran_blocked": 0.2}))
     assert "asyncio.to_thread() is enough" in ran["advice"][0]["try"]
     waited = {**LATE, "loop_late_waited": 0.2, "loop_late_blocked": 0.1}
     found = verdict_on(tick(**waited))

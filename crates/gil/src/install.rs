@@ -12,7 +12,7 @@ use crate::gil::addresses::{self, Addresses};
 use crate::hook::slots::{self, SlotError};
 use crate::hook::{self, elf, loading};
 use crate::installation::{self, Change, is_installed};
-use crate::loops::reader;
+use crate::loops::{self, reader};
 use crate::parked_waits::{self, ThreadStates};
 use crate::queue::{self, waiters};
 use crate::registry::interpreter_list::NewestInterpreter;
@@ -147,6 +147,7 @@ pub fn install(host: &Host, location: Location) -> Result<(), Refusal> {
     loading::search_all(host.anchor);
 
     let now_ns = clock::now_ns();
+    loops::begin_anew();
     {
         // Threads end, and are aggregated, without the GIL.
         let _registry = registry_lock::lock();

@@ -69,7 +69,7 @@ pub use loops::reader::{
     OwnThreadState, begin as begin_to_read_loops, prepare as prepare_to_read_loops,
     reads as loops_are_read, settle as settle_late_stacks,
 };
-pub use loops::{LateStack, late_stacks};
+pub use loops::{LateStack, late_stacks, leave_present_iterations};
 pub use parked_waits::ThreadStates;
 pub use profile::control::{
     Charge, GilSums, NotBegun, Profile, begin as begin_profile,

@@ -109,6 +109,10 @@ impl AtomicHistogram {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.min_ns_plus_one.load(Relaxed) == 0
+    }
+
     pub fn read(&self) -> Histogram {
         let mut histogram = Histogram::default();
         self.add_to(&mut histogram);

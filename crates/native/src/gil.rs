@@ -17,7 +17,7 @@ use headway_python::object::{Object, PyResult, Raised};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-pub static FUNCTIONS: Methods<20> = Methods::new([
+pub static FUNCTIONS: Methods<21> = Methods::new([
     function(
         c"gil_install",
         install,
@@ -107,11 +107,18 @@ pub static FUNCTIONS: Methods<20> = Methods::new([
           Reads the stacks of event loops that are late from now on, and not only from the first one.",
     ),
     function(
+        c"loops_leave",
+        leave_loops,
+        c"loops_leave()\n\
+          \n\
+          The time until each loop waits for events again is no iteration.",
+    ),
+    function(
         c"loops_late_stacks",
         late_stacks,
-        c"loops_late_stacks() -> list[tuple[int, int, list[tuple[str, str, int]], str | None, int, int, int]]\n\
+        c"loops_late_stacks() -> list[tuple[int, int, int, list[tuple[str, str, int]], str | None, int, int, int]]\n\
           \n\
-          What late iterations were charged to: the kernel's ID of the loop's thread; 0 computed,\n\
+          What late iterations were charged to: the loop's number; the kernel's ID of its thread; 0 computed,\n\
           1 waited, 2 blocked; the stack as functions, files and lines, the outermost call first;\n\
           the coroutine or callback; the kernel's ID of the thread that held the GIL, or 0;\n\
           nanoseconds; readings.",
@@ -302,6 +309,11 @@ fn begin_to_read_loops<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Ob
     Ok(Object::none(py))
 }
 
+fn leave_loops<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    headway_gil::leave_present_iterations();
+    Ok(Object::none(py))
+}
+
 fn late_stacks<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     let stacks = py.detach(|| {
         headway_gil::settle_late_stacks();
@@ -312,6 +324,7 @@ fn late_stacks<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py
         tuple(
             py,
             &[
+                &row.serial,
                 &row.native_id,
                 &row.part,
                 &list(py, &row.stack, frame)?,

@@ -79,11 +79,11 @@ fn is_sampler_needed() -> bool {
         || (headway_gil::profile_is_on() && headway_gil::profile_knows_holders())
 }
 
-/// Starts the sampler's thread, if it does not run and there is something to read. Any thread may
-/// do so, without a GIL.
-pub fn start_sampler() {
+/// Starts the sampler's thread, if it does not run and there is something to read. Returns whether
+/// it runs. Any thread may do so, without a GIL.
+pub fn start_sampler() -> bool {
     if !is_sampler_needed() {
-        return;
+        return false;
     }
     with_sampler(|thread| {
         if let SamplerThread::None = thread {
@@ -93,7 +93,8 @@ pub fn start_sampler() {
                 *thread = SamplerThread::Running(started);
             }
         }
-    });
+        !matches!(thread, SamplerThread::None)
+    })
 }
 
 /// Tells the sampler's thread to end, before `stop_sampler`. Returns at once.
@@ -165,6 +166,9 @@ fn report<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
 
 /// Lets a reporter read the profile, which is begun if none is on. Returns whether it can.
 pub fn begin_reported(py: Attached) -> bool {
+    if headway_gil::is_installed() {
+        headway_gil::begin_to_read_loops();
+    }
     let can = headway_gil::is_installed() && py.is_main_interpreter() && !cfg!(Py_GIL_DISABLED);
     let begun = can.then(|| frame_layout::layout(py)).flatten().is_some_and(|layout| {
         // SAFETY: a thread state is attached.

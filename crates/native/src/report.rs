@@ -96,9 +96,11 @@ fn park_dict<'py>(py: Attached<'py>, row: &ParkRow) -> PyResult<Object<'py>> {
 fn loop_dict<'py>(py: Attached<'py>, row: &LoopRow) -> PyResult<Object<'py>> {
     let items = fields!(
         row;
+        serial,
         native_id = row.native_id.map(u64::from),
         name, alive, folded, polled_ns, iterating_ns, ran_blocked_ns, core_waited_ns,
         half_squares_us2, late, late_computed_ns, late_waited_ns, late_blocked_ns,
+        late_ran_blocked_ns,
         duration = histogram_dict(py, &row.duration)?,
         computed = histogram_dict(py, &row.computed)?,
         waited = histogram_dict(py, &row.waited)?,

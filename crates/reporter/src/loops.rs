@@ -17,7 +17,7 @@ pub fn write(out: &mut Writer, reported: Option<&LoopTotals>, latest: Option<&Lo
         (id::LOOP_COMPUTED, |loops| loops.computed_ns),
         (id::LOOP_WAITED, |loops| loops.waited_ns),
         (id::LOOP_BLOCKED, |loops| loops.blocked_ns),
-        (id::LOOP_RAN_BLOCKED, |loops| loops.ran_blocked_ns),
+        (id::LOOP_LATE_RAN_BLOCKED, |loops| loops.late_ran_blocked_ns),
         (id::LOOP_LATE_COMPUTED, |loops| loops.late_computed_ns),
         (id::LOOP_LATE_WAITED, |loops| loops.late_waited_ns),
         (id::LOOP_LATE_BLOCKED, |loops| loops.late_blocked_ns),

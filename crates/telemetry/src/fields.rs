@@ -386,7 +386,7 @@ fields! {
     1247 LOOP_WAITED "loop_waited" Seconds Sum,
     1248 LOOP_BLOCKED "loop_blocked" Seconds Sum,
     // The part of LOOP_BLOCKED in which the thread ran.
-    1249 LOOP_RAN_BLOCKED "loop_ran_blocked" Seconds Sum,
+    1249 LOOP_LATE_RAN_BLOCKED "loop_late_ran_blocked" Seconds Sum,
     // Late iterations, and their parts.
     1250 LOOP_LATE "loop_late" Count Sum,
     1251 LOOP_LATE_COMPUTED "loop_late_computed" Seconds Sum,

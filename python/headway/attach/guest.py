@@ -174,6 +174,8 @@ class _Guest:
                 policy = self._before["policy"]
             engine.change_policy(options["policy"])
             self._restored = is_ours, policy
+            if is_ours:
+                engine.read_loops()
             _native.gil_name_thread(_thread.get_native_id(), THREAD_NAME)
             if options["trace_events"]:
                 engine.begin_trace(options["trace_events"])

@@ -94,7 +94,7 @@ def _park_key(row: Raw) -> tuple[Any, ...]:
 
 
 def _loop_key(row: Raw) -> tuple[Any, ...]:
-    return ("sum",) if row["folded"] else (row["native_id"],)
+    return ("sum",) if row["folded"] else (row["native_id"], row["serial"])
 
 
 def _sum_of_loops(_row: Raw) -> list[tuple[Any, ...]]:

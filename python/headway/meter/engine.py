@@ -70,6 +70,12 @@ def read_loops() -> None:
     _native().loops_read()
 
 
+def leave_loops() -> None:
+    """The program runs no event loop now: the time until each waits for events again is no
+    iteration. The meter is installed."""
+    _native().loops_leave()
+
+
 def change_policy(policy: str | None) -> None:
     """As `install`, with kernel hints as before: for who comes into a program of somebody else."""
     install(policy, kernel_hints=_kernel_hints)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     Raw = dict[str, Any]
     # As `loops_late_stacks` of the extension module returns it.
-    LateStack = tuple[int, int, list[tuple[str, str, int]], str | None, int, int, int]
+    LateStack = tuple[int, int, int, list[tuple[str, str, int]], str | None, int, int, int]
 
 PARTS = ("computed", "waited", "blocked")
 # What tells two lines apart.
@@ -18,20 +18,22 @@ UNKNOWN = ("?", "", 0)
 
 
 def add(raw: Raw, stacks: Iterable[LateStack]) -> None:
-    """Gives each loop of the process its `lines`, the longest time first."""
+    """Gives each loop of the process its `lines`, the longest time first, and the sum of ended
+    loops those of the others."""
+    separate = {row["serial"] for row in raw["loops"]}
     names = {row["native_id"]: row["name"] for row in raw["threads"] if row["name"]}
     loops: dict[int, dict[tuple[Any, ...], Raw]] = {}
-    for native_id, part, stack, callback, holder, late_ns, readings in stacks:
+    for serial, _, part, stack, callback, holder, late_ns, readings in stacks:
         thread = names.get(holder, f"thread {holder}") if holder else None
         key = (PARTS[part], *(stack[-1] if stack else UNKNOWN), callback, thread)
-        lines = loops.setdefault(native_id, {})
+        lines = loops.setdefault(serial if serial in separate else 0, {})
         line = lines.get(key)
         if line is None:
             line = lines[key] = dict(zip(KEY, key, strict=True)) | {"late_ns": 0, "readings": 0}
         line["late_ns"] += late_ns
         line["readings"] += readings
     for row in raw["loops"]:
-        row["lines"] = ordered(loops.get(row["native_id"], {}).values())
+        row["lines"] = ordered(loops.get(row["serial"], {}).values())
 
 
 def difference(after: Iterable[Raw], before: Iterable[Raw]) -> list[Raw]:

@@ -58,6 +58,7 @@ LOOP_TIMES = (
     "late_computed",
     "late_waited",
     "late_blocked",
+    "late_ran_blocked",
     "ran_blocked",
     "core_waited",
 )

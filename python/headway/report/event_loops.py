@@ -25,17 +25,17 @@ class Lateness:
     - `limit_s`: from which duration on an iteration is late.
     - `late`: how many iterations were late.
     - `parts_s`: the sums of their parts, in the order of PARTS.
-    - `ran_blocked_s`: the part of all blocked time in which the thread ran.
+    - `late_ran_blocked_s`: the part of the late blocked time in which the thread ran.
     - `present_s`: the longest iteration that has not ended, so far; 0 if there is none.
     """
 
     __slots__ = (
         "late",
+        "late_ran_blocked_s",
         "limit_s",
         "longest_s",
         "parts_s",
         "present_s",
-        "ran_blocked_s",
         "watched_s",
     )
 
@@ -47,7 +47,7 @@ class Lateness:
         limit_s: float,
         late: int,
         parts_s: tuple[float, float, float],
-        ran_blocked_s: float,
+        late_ran_blocked_s: float,
         present_s: float = 0.0,
     ) -> None:
         self.watched_s = watched_s
@@ -55,7 +55,7 @@ class Lateness:
         self.limit_s = limit_s
         self.late = late
         self.parts_s = parts_s
-        self.ran_blocked_s = ran_blocked_s
+        self.late_ran_blocked_s = late_ran_blocked_s
         self.present_s = present_s
 
     @property
@@ -85,19 +85,25 @@ class Lateness:
 def late(report: GilReport) -> EventLoopRow | None:
     """The event loop of the process that was late for longest; None if none was late."""
     rows = [row for row in report.event_loops or () if _lateness(row).is_late]
-    return max(rows, key=lambda row: row.late_s, default=None)
+    return max(rows, key=lambda row: row.late_s + (row.iterating_now_s or 0.0), default=None)
 
 
 def _lateness(row: EventLoopRow) -> Lateness:
-    # At its end a program has often left its loop, which then seems to run an iteration.
     return Lateness(
         watched_s=row.polled_s + row.iteration.sum_s,
-        longest_s=row.iteration.max_s or 0.0,
+        longest_s=_longest_s(row),
         limit_s=row.late_limit_s,
         late=row.late,
         parts_s=(row.late_computed_s, row.late_waited_s, row.late_blocked_s),
-        ran_blocked_s=row.ran_blocked_s,
+        late_ran_blocked_s=row.late_ran_blocked_s,
+        present_s=row.iterating_now_s or 0.0,
     )
+
+
+def _longest_s(row: EventLoopRow) -> float:
+    """The longest iteration. The difference of two snapshots has its bucket alone."""
+    buckets = row.iteration.buckets
+    return row.iteration.max_s or (buckets[-1][0] if buckets else 0.0)
 
 
 def parts(row: EventLoopRow) -> list[tuple[str, float]]:
@@ -113,14 +119,24 @@ def sentence(report: GilReport, *, besides: bool = False) -> str | None:
         return None
     found, has_gil = _lateness(row), report.gil != "disabled"
     said = f"Late event loop: {described_row(row, has_gil)}"
+    if not found.late:
+        return said
     if besides and found.by_length()[0][0] == WAITED:
         return said
     return f"{said} {advice(found, has_gil, report.policy)}"
 
 
 def described_row(row: EventLoopRow, has_gil: bool) -> str:
-    """A sentence on the late iterations of a loop."""
-    return described(_lateness(row), _name(row), "it", has_gil, lambda part: _where(row, part))
+    """A sentence on the late iterations of a loop, and on one that has not ended."""
+    found, name = _lateness(row), _name(row)
+    present = f"for {units.seconds(found.present_s)}"
+    if not found.late:
+        line = row.lines[0] if row.lines else None
+        where = "" if line is None else f": it {did(line.part, has_gil)}{_where(row, line.part)}"
+        return f"{name} has not looked for events {present}{where}."
+    said = described(found, name, "it", has_gil, lambda part: _where(row, part))
+    is_longest = found.present_s > found.longest_s
+    return f"{said} It has looked for none {present}." if is_longest else said
 
 
 def described(
@@ -194,7 +210,7 @@ def advice(lateness: Lateness, has_gil: bool, policy: str) -> str:
         if policy == "interval":
             return "The policy priority ends waits for threads that compute in Python."
         return "No policy interrupts a call that keeps the GIL: move it to another process."
-    if lateness.ran_blocked_s >= lateness.parts_s[PARTS.index(BLOCKED)] / 2:
+    if lateness.late_ran_blocked_s >= lateness.parts_s[PARTS.index(BLOCKED)] / 2:
         return "Such a call has dropped the GIL: asyncio.to_thread() is enough."
     return "Use an asynchronous library for it, or asyncio.to_thread()."
 

@@ -400,7 +400,14 @@ class EventLoopRow(Record):
         "late_limit_s": _NUMBER,
         "late": _INTEGER,
         **dict.fromkeys(
-            ("late_computed_s", "late_waited_s", "late_blocked_s", "ran_blocked_s"), _NUMBER
+            (
+                "late_computed_s",
+                "late_waited_s",
+                "late_blocked_s",
+                "late_ran_blocked_s",
+                "ran_blocked_s",
+            ),
+            _NUMBER,
         ),
         "core_waited_s": _NUMBER,
         **dict.fromkeys(_LOOP_PARTS, Histogram.decode),
@@ -412,7 +419,7 @@ class EventLoopRow(Record):
     alive: bool  #: Whether the thread existed at the end.
     folded: int  #: How many ended loops the row sums up; 0 for a single loop.
     polled_s: float  #: How long it waited for events.
-    #: How long its last iteration had lasted at the end; null while it waited for events.
+    #: How long an iteration that had not ended had lasted; null unless it was seen to be late.
     iterating_now_s: float | None
     #: How long an event that comes at a random moment waits on average for the end of an
     #: iteration; null without iterations.
@@ -422,6 +429,7 @@ class EventLoopRow(Record):
     late_computed_s: float  #: The part of late iterations in which it held the GIL.
     late_waited_s: float  #: The part of late iterations in which it waited for the GIL.
     late_blocked_s: float  #: The rest of late iterations.
+    late_ran_blocked_s: float  #: The part of `late_blocked_s` in which the thread ran.
     #: The part of `blocked` in which the thread ran, as in C code that has dropped the GIL.
     ran_blocked_s: float
     #: The part of `blocked` in which the thread waited for a core, in iterations that were read.

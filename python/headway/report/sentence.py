@@ -28,13 +28,15 @@ NOTICED_S = 0.05
 
 
 def sentence(report: GilReport) -> str:
-    """Describes the process whose threads waited most: the program or one of its children."""
-    worst = waited_most(report)
-    said = _sentence_of(worst)
-    if worst is report:
+    """Describes one process of the program and its children: that whose threads waited most, or,
+    if they hardly waited, that with the latest event loop."""
+    chosen = _latest(report) or waited_most(report)
+    said = _sentence_of(chosen)
+    if chosen is report:
         return said
-    title = processes.title(worst)
-    return f"Of {sum(1 for _ in report.processes()):,} processes, {title} waited most. {said}"
+    title, count = processes.title(chosen), sum(1 for _ in report.processes())
+    which = "waited most" if chosen is waited_most(report) else "has the latest event loop"
+    return f"Of {count:,} processes, {title} {which}. {said}"
 
 
 def waited_most(report: GilReport) -> GilReport:
@@ -43,10 +45,33 @@ def waited_most(report: GilReport) -> GilReport:
 
 
 def shown(report: GilReport) -> GilReport:
-    """The process to show in detail: that whose threads waited most, unless it is a little."""
+    """The process to show in detail: that whose threads waited most, unless it is a little; then
+    that with the latest event loop."""
+    latest = _latest(report)
+    if latest is not None:
+        return latest
     worst = waited_most(report)
-    little_s = max(NOTICED_S, thresholds.LITTLE_WAITING.value * worst.wall_s)
-    return worst if max(_waiting_s(worst)) >= little_s else report
+    return worst if _is_noticed(worst) else report
+
+
+def _is_noticed(process: GilReport) -> bool:
+    little_s = max(NOTICED_S, thresholds.LITTLE_WAITING.value * process.wall_s)
+    return max(_waiting_s(process)) >= little_s
+
+
+def _latest(report: GilReport) -> GilReport | None:
+    """The process with the latest event loop; None if none is late, or the waits of another process
+    are noticed."""
+    worst = waited_most(report)
+    if _is_noticed(worst):
+        return None
+    latest = max(report.processes(), key=_late_s)
+    return latest if _late_s(latest) else None
+
+
+def _late_s(process: GilReport) -> float:
+    row = event_loops.late(process)
+    return 0.0 if row is None else row.late_s + (row.iterating_now_s or 0.0)
 
 
 def _waiting_s(process: GilReport) -> tuple[float, float]:

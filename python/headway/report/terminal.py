@@ -99,7 +99,9 @@ def draw(report: GilReport, style: Style | None = None) -> str:
     shown = sentence.shown(report)
     lines = [*_heading(report, style), ""]
     if shown is not report:
-        lines[-1:] = [*_of_process(shown, style), ""]
+        waited = shown is sentence.waited_most(report)
+        reason = "its threads waited most" if waited else "its event loop is the latest"
+        lines[-1:] = [*_of_process(shown, reason, style), ""]
     lines += _figures(shown, style)
     others = [process for process in report.processes() if process is not shown]
     if others:
@@ -132,9 +134,9 @@ def _figures(process: GilReport, style: Style) -> list[str]:
     return lines
 
 
-def _of_process(process: GilReport, style: Style) -> list[str]:
+def _of_process(process: GilReport, reason: str, style: Style) -> list[str]:
     """The heading of the process that is shown in place of the program's first."""
-    facts = f"{units.seconds(process.wall_s)} watched; its threads waited most"
+    facts = f"{units.seconds(process.wall_s)} watched; {reason}"
     label = processes.label(process)
     return _titled(f"pid {process.pid}", f"{label}, {facts}" if label else facts, style)
 
@@ -348,9 +350,9 @@ def _late_lines(row: EventLoopRow, style: Style) -> list[str]:
             where += f", held by {columns.name(line.thread)}"
         lines += _labelled(line.part, line.late_s, where, style)
     other_s = row.late_s - sum(line.late_s for line in shown)
-    if other_s >= LEAST_LATE * row.late_s:
-        which = "other lines, and before the first reading" if shown else "before the first reading"
-        lines += _labelled("other", other_s, which, style)
+    # A child's stacks are not known to its parent.
+    if shown and other_s >= LEAST_LATE * row.late_s:
+        lines += _labelled("other", other_s, "other lines, and before the first reading", style)
     return lines
 
 

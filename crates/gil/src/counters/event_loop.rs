@@ -16,12 +16,19 @@ pub struct LoopCounters {
     pub state: AtomicU32,
     /// Odd while the thread changes the counters.
     sequence: AtomicU32,
+    /// A number that no other counters of the process have had; 0 in a sum.
+    pub serial: AtomicU32,
+    /// Changes when the thread runs another loop.
+    pub loops: AtomicU32,
     /// The kernel's thread ID; 0 in a sum.
     pub native_id: AtomicU32,
     /// How many ended loops this sum stands for; 0 for a single loop.
     pub aggregated: AtomicU32,
-    /// The descriptor that the thread waits on; -1 if it has been closed.
+    /// The descriptor that the loop waits on; -1 if it has been closed, by any thread.
     pub descriptor: AtomicI32,
+    /// Another descriptor that the thread waits on within an iteration, and how often it did.
+    pub other_descriptor: AtomicI32,
+    pub other_waits: AtomicU32,
     pub name: Name,
     /// When the present iteration began; 0 while the thread waits for events, and when it has left
     /// the loop.
@@ -29,8 +36,11 @@ pub struct LoopCounters {
     /// The number of iterations that have begun.
     pub begun: AtomicU64,
     /// The number of an iteration in which the thread has left the loop's code; it does not count.
-    /// Writer: the reader of stacks.
+    /// Writers: the reader of stacks, and the program.
     pub left: AtomicU64,
+    /// The number of an iteration that is late and in which the thread was seen to run the loop.
+    /// Writer: the reader of stacks.
+    pub seen: AtomicU64,
     /// The thread's times on GILs when the present iteration began.
     pub held_before_ns: AtomicU64,
     pub waited_before_ns: AtomicU64,
@@ -53,6 +63,8 @@ pub struct LoopCounters {
     pub late_computed_ns: AtomicU64,
     pub late_waited_ns: AtomicU64,
     pub late_blocked_ns: AtomicU64,
+    /// The part of `late_blocked_ns` in which the thread ran.
+    pub late_ran_blocked_ns: AtomicU64,
     /// The number of the last late iteration, and its parts.
     last_late: AtomicU64,
     last_late_ns: [AtomicU64; 3],
@@ -68,13 +80,18 @@ impl LoopCounters {
         Self {
             state: AtomicU32::new(0),
             sequence: AtomicU32::new(0),
+            serial: AtomicU32::new(0),
+            loops: AtomicU32::new(0),
             native_id: AtomicU32::new(0),
             aggregated: AtomicU32::new(0),
             descriptor: AtomicI32::new(0),
+            other_descriptor: AtomicI32::new(0),
+            other_waits: AtomicU32::new(0),
             name: Name::new(),
             iteration_began_ns: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             left: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             held_before_ns: AtomicU64::new(0),
             waited_before_ns: AtomicU64::new(0),
             cpu_noted_ns: AtomicU64::new(0),
@@ -87,6 +104,7 @@ impl LoopCounters {
             late_computed_ns: AtomicU64::new(0),
             late_waited_ns: AtomicU64::new(0),
             late_blocked_ns: AtomicU64::new(0),
+            late_ran_blocked_ns: AtomicU64::new(0),
             last_late: AtomicU64::new(0),
             last_late_ns: [const { AtomicU64::new(0) }; 3],
             duration: AtomicHistogram::new(),
@@ -142,6 +160,7 @@ impl LoopCounters {
     fn copy_once(&self, other: &Self) {
         for (mine, theirs) in [
             (&self.state, &other.state),
+            (&self.serial, &other.serial),
             (&self.native_id, &other.native_id),
             (&self.aggregated, &other.aggregated),
         ] {
@@ -151,6 +170,7 @@ impl LoopCounters {
         self.iteration_began_ns.store(other.iteration_began_ns.load(Relaxed), Relaxed);
         self.begun.store(other.begun.load(Relaxed), Relaxed);
         self.left.store(other.left.load(Relaxed), Relaxed);
+        self.seen.store(other.seen.load(Relaxed), Relaxed);
         self.name.copy_from(&other.name);
         for (mine, theirs) in self.sums().into_iter().zip(other.sums()) {
             mine.store(theirs.load(Relaxed), Relaxed);
@@ -173,7 +193,7 @@ impl LoopCounters {
 
     /// Clears everything but the state.
     pub fn clear(&self) {
-        for number in [&self.native_id, &self.aggregated] {
+        for number in [&self.serial, &self.native_id, &self.aggregated, &self.other_waits] {
             number.store(0, Relaxed);
         }
         self.descriptor.store(-1, Relaxed);
@@ -182,6 +202,7 @@ impl LoopCounters {
             &self.iteration_began_ns,
             &self.begun,
             &self.left,
+            &self.seen,
             &self.held_before_ns,
             &self.waited_before_ns,
             &self.cpu_noted_ns,
@@ -194,7 +215,7 @@ impl LoopCounters {
         self.histograms().iter().for_each(|histogram| histogram.clear());
     }
 
-    fn sums(&self) -> [&AtomicU64; 8] {
+    fn sums(&self) -> [&AtomicU64; 9] {
         [
             &self.polled_ns,
             &self.ran_blocked_ns,
@@ -204,6 +225,7 @@ impl LoopCounters {
             &self.late_computed_ns,
             &self.late_waited_ns,
             &self.late_blocked_ns,
+            &self.late_ran_blocked_ns,
         ]
     }
 

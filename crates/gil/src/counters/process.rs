@@ -93,9 +93,9 @@ impl ProcessCounters {
     pub fn reset(&self, now_ns: u64, python: &str, gil_enabled: bool) {
         self.gils.iter().for_each(|gil| gil.state.store(state::FREE, Relaxed));
         self.gils[ENDED_GILS].clear();
-        for each in &self.loops {
-            each.state.store(state::FREE, Relaxed);
+        for each in self.loops.iter().filter(|each| each.state.load(Relaxed) != state::FREE) {
             each.clear();
+            each.state.store(state::FREE, Relaxed);
         }
         self.python.set(python.as_bytes());
         // A forked process that installs the meter again keeps its origin.

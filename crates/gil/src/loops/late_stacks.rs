@@ -27,6 +27,8 @@ pub const PARTS: [Part; 3] = [Part::Computed, Part::Waited, Part::Blocked];
 /// What late iterations are charged to, since the first one of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateStack {
+    /// The number of the loop's counters; see `LoopCounters::serial`.
+    pub serial: u32,
     /// The kernel's ID of the loop's thread.
     pub native_id: u32,
     /// See [`Part`].
@@ -69,10 +71,19 @@ pub fn forget() {
     STORE.store(std::ptr::null_mut(), Relaxed);
 }
 
-/// The key of a part of the iterations of a loop: the stack `node` is charged, while the loop ran
-/// `own`.
-pub(super) fn key(native_id: u32, part: Part, node: u32, own: u32, holder: u32) -> Key {
-    Key { kind: part as u32 + 1, serial: 1, node, thread: native_id, waiter: holder, context: own }
+/// Empties the tables. Not for hooks.
+pub(super) fn clear() {
+    if let Some(store) = present() {
+        let tables = store.lock();
+        tables.clear();
+    }
+}
+
+/// The key of a part of the iterations of a loop, with this number and kernel's ID of its thread:
+/// the stack `node` is charged, while the loop ran `own`.
+pub(super) fn key(of_loop: [u32; 2], part: Part, node: u32, own: u32, holder: u32) -> Key {
+    let [serial, thread] = of_loop;
+    Key { kind: part as u32 + 1, serial, node, thread, waiter: holder, context: own }
 }
 
 /// The frames of a stack, the outermost call first. A cut stack begins with a frame without a file.
@@ -93,6 +104,7 @@ pub fn late_stacks() -> Vec<LateStack> {
     let row = |(key, charged_ns, readings): (Key, u64, u32)| {
         let callback = runners::callback(&frames_of(&mut resolver, key.context)).map(str::to_owned);
         LateStack {
+            serial: key.serial,
             native_id: key.thread,
             part: key.kind - 1,
             stack: frames_of(&mut resolver, key.node),

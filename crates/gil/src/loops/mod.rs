@@ -28,7 +28,7 @@ mod runners;
 pub use late_stacks::{LateStack, late_stacks};
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use headway_measure::add;
 use headway_measure::clock::{now_ns, thread_cpu_ns};
@@ -46,12 +46,19 @@ const READ_CPU_NS: u64 = 1_000_000;
 const SLEPT_NS: u64 = 50_000;
 /// From which duration on an iteration is late, unless the program says otherwise.
 const LATE_NS: u64 = 20_000_000;
+/// From so many waits and so long on, waits within an iteration are those of another loop.
+const OTHER_WAITS: u32 = 8;
+const OTHER_NS: u64 = 5_000_000_000;
 /// The sum of loops that ended.
 const ENDED: usize = LOOPS - 1;
 /// In place of the index of a thread's loop plus one: there was no room for it.
 const NO_ROOM: u32 = u32::MAX;
 /// Room that is kept for new loops while others have ended.
 const KEPT_FREE: usize = 8;
+
+/// 1 once a loop has begun, since which closed descriptors are looked at. Writers: hooks. Relaxed:
+/// a thread that closes the descriptor of a loop knows of it.
+static LOOPS_BEGUN: AtomicU32 = AtomicU32::new(0);
 
 /// A wait for events that has begun.
 #[derive(Clone, Copy)]
@@ -61,7 +68,8 @@ pub struct Wait {
     began_ns: u64,
 }
 
-/// The calling thread is about to wait for events on `descriptor`, which ends its iteration.
+/// The calling thread is about to wait for events on `descriptor`, which ends its iteration. `None`
+/// if it is not its loop that waits.
 pub fn wait_began(descriptor: c_int) -> Option<Wait> {
     let epoch = installation::epoch();
     if epoch == 0 {
@@ -72,16 +80,54 @@ pub fn wait_began(descriptor: c_int) -> Option<Wait> {
     let counters = process.event_loop(index);
     let (now_ns, times) = (now_ns(), times_of_this_thread(process));
     if counters.descriptor.load(Relaxed) != descriptor {
-        // Another loop: what came before is no iteration.
-        counters.descriptor.store(descriptor, Relaxed);
-        counters.iteration_began_ns.store(0, Relaxed);
+        if !is_another_loop(counters, descriptor, now_ns) {
+            return None;
+        }
+        begin_another_loop(counters, descriptor);
+        reader::note_place(index);
     } else if counters.iteration_began_ns.load(Relaxed) != 0 {
         end_iteration(process, index, times, now_ns);
+        counters.other_waits.store(0, Relaxed);
     }
     // The thread uses no GIL while it waits for events.
     counters.held_before_ns.store(times.held_ns, Relaxed);
     counters.waited_before_ns.store(times.waited_ns, Relaxed);
     Some(Wait { epoch, index, began_ns: now_ns })
+}
+
+/// Whether a wait on another descriptor than the loop's is that of another loop. A callback may
+/// wait with epoll, too: such a wait is a part of the iteration, in which the thread blocks. It is
+/// another loop if the former has been closed or left, or if its iteration does not end while the
+/// thread waits on this descriptor again and again.
+fn is_another_loop(counters: &LoopCounters, descriptor: c_int, now_ns: u64) -> bool {
+    let began_ns = counters.iteration_began_ns.load(Relaxed);
+    let has_left = counters.left.load(Relaxed) == counters.begun.load(Relaxed);
+    if began_ns == 0 || has_left || counters.descriptor.load(Relaxed) < 0 {
+        return true;
+    }
+    if counters.other_descriptor.load(Relaxed) != descriptor {
+        counters.other_descriptor.store(descriptor, Relaxed);
+        counters.other_waits.store(0, Relaxed);
+    }
+    let waits = counters.other_waits.load(Relaxed).saturating_add(1);
+    counters.other_waits.store(waits, Relaxed);
+    waits >= OTHER_WAITS && now_ns.saturating_sub(began_ns) >= OTHER_NS
+}
+
+/// What came before is no iteration.
+#[cold]
+#[inline(never)]
+fn begin_another_loop(counters: &LoopCounters, descriptor: c_int) {
+    counters.iteration_began_ns.store(0, Relaxed);
+    counters.other_waits.store(0, Relaxed);
+    counters.loops.store(counters.loops.load(Relaxed).wrapping_add(1), Relaxed);
+    counters.descriptor.store(descriptor, Relaxed);
+}
+
+/// A number that no other counters have had; 0 is none.
+fn next_serial() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 
 /// The wait is over, and an iteration begins.
@@ -104,19 +150,34 @@ pub fn wait_ended(wait: Wait) {
     reader::note_iteration();
 }
 
-/// The calling thread closes `descriptor`: if its loop waited there, it has left the loop.
+/// A thread closes `descriptor`: a loop that waited there is over.
 pub fn closed(descriptor: c_int) {
-    if installation::epoch() == 0 {
+    if installation::epoch() == 0 || LOOPS_BEGUN.load(Relaxed) == 0 {
         return;
     }
-    let index = threads::current().and_then(index_of);
-    if let (Some(index), Some(process)) = (index, counters::of_this_process()) {
-        let counters = process.event_loop(index);
-        if counters.descriptor.load(Relaxed) == descriptor {
-            counters.descriptor.store(-1, Relaxed);
-            counters.iteration_began_ns.store(0, Relaxed);
+    let Some(process) = counters::of_this_process() else { return };
+    let loops = process.loops.iter().take(ENDED);
+    for counters in loops.filter(|each| each.descriptor.load(Relaxed) == descriptor) {
+        // SAFETY: no preconditions.
+        let is_own = unsafe { libc::getpid() } == process.pid.load(Relaxed);
+        // A child of vfork shares this memory, and closes its own descriptors.
+        if is_own && counters.state.load(Relaxed) == state::LIVE {
+            end_loop(counters);
         }
     }
+}
+
+fn end_loop(counters: &LoopCounters) {
+    counters.descriptor.store(-1, Relaxed);
+    counters.iteration_began_ns.store(0, Relaxed);
+}
+
+/// The program does not run its loops now: the time until each waits again is no iteration. Not for
+/// hooks.
+pub fn leave_present_iterations() {
+    let Some(process) = counters::of_this_process() else { return };
+    let live = process.loops.iter().filter(|each| each.state.load(Acquire) == state::LIVE);
+    live.for_each(|counters| counters.left.store(counters.begun.load(Relaxed), Relaxed));
 }
 
 /// The parts of an iteration.
@@ -175,12 +236,15 @@ fn end_iteration(process: &'static ProcessCounters, index: usize, now: Times, no
         counters.blocked.record(parts.blocked_ns);
         add(&counters.ran_blocked_ns, parts.ran_blocked_ns);
         let duration_us = duration_ns / 1_000;
-        add(&counters.half_squares_us2, duration_us.saturating_mul(duration_us) / 2);
+        let squares_us2 = &counters.half_squares_us2;
+        let more_us2 = duration_us.saturating_mul(duration_us) / 2;
+        squares_us2.store(squares_us2.load(Relaxed).saturating_add(more_us2), Relaxed);
         if is_late {
             add(&counters.late, 1);
             add(&counters.late_computed_ns, parts.computed_ns);
             add(&counters.late_waited_ns, parts.waited_ns);
             add(&counters.late_blocked_ns, parts.blocked_ns);
+            add(&counters.late_ran_blocked_ns, parts.ran_blocked_ns);
             counters.note_late_parts([parts.computed_ns, parts.waited_ns, parts.blocked_ns]);
         }
     });
@@ -237,8 +301,7 @@ fn index_of(thread: &Thread) -> Option<usize> {
 fn index_of_this_thread(process: &ProcessCounters) -> Option<usize> {
     let thread = threads::current_or_new()?;
     match thread.event_loop.load(Relaxed) {
-        0 => begin_loop(thread, process),
-        NO_ROOM => None,
+        0 | NO_ROOM => begin_loop(thread, process),
         index => Some(index as usize - 1),
     }
 }
@@ -250,14 +313,17 @@ fn begin_loop(thread: &Thread, process: &ProcessCounters) -> Option<usize> {
         counters.state.compare_exchange(state::FREE, state::LIVE, AcqRel, Relaxed).is_ok()
     });
     let Some((index, counters)) = free else {
-        thread.event_loop.store(NO_ROOM, Relaxed);
-        process.unmeasured_loops.fetch_add(1, Relaxed);
+        // Counted once; there may be room for a later wait.
+        if thread.event_loop.swap(NO_ROOM, Relaxed) != NO_ROOM {
+            process.unmeasured_loops.fetch_add(1, Relaxed);
+        }
         return None;
     };
+    LOOPS_BEGUN.store(1, Relaxed);
     counters.clear();
+    counters.serial.store(next_serial(), Relaxed);
     counters.native_id.store(thread.native_id.load(Relaxed), Relaxed);
     note_cpu_time(counters, thread_cpu_ns());
-    reader::note_place(index);
     thread.event_loop.store(index as u32 + 1, Relaxed);
     Some(index)
 }
@@ -266,6 +332,11 @@ fn begin_loop(thread: &Thread, process: &ProcessCounters) -> Option<usize> {
 pub fn forget() {
     late_stacks::forget();
     reader::end();
+}
+
+/// Forgets what an earlier installation has read.
+pub fn begin_anew() {
+    late_stacks::clear();
 }
 
 /// A thread ends, and its loop. Not for hooks.
@@ -277,7 +348,14 @@ pub fn thread_ended(
 ) {
     let Some(index) = index_of(thread) else { return };
     let counters = process.event_loop(index);
-    counters.iteration_began_ns.store(0, Relaxed);
+    end_loop(counters);
+    thread.event_loop.store(0, Relaxed);
+    if counters.duration.is_empty() {
+        // A client, or a loop that only began.
+        counters.clear();
+        counters.state.store(state::FREE, Release);
+        return;
+    }
     counters.name.set(name);
     counters.state.store(state::ENDED, Release);
     let in_state = |wanted: u32| {
@@ -285,8 +363,8 @@ pub fn thread_ended(
         loops.filter(move |counters| counters.state.load(Relaxed) == wanted)
     };
     while in_state(state::FREE).count() < KEPT_FREE {
-        let late_ns = |counters: &&LoopCounters| counters.duration.sum_ns.load(Relaxed);
-        let Some(ended) = in_state(state::ENDED).min_by_key(late_ns) else { return };
+        let weight_ns = |counters: &&LoopCounters| counters.duration.sum_ns.load(Relaxed);
+        let Some(ended) = in_state(state::ENDED).min_by_key(weight_ns) else { return };
         let sum = process.event_loop(ENDED);
         sum.merge(ended);
         sum.state.store(state::AGGREGATE, Release);

@@ -23,17 +23,20 @@ use crate::installation;
 use crate::parked_waits;
 use crate::profile::frames::{self, Calls, Foreign, Memory};
 use crate::profile::layout::Layout;
-use crate::profile::resolver::Resolver;
+use crate::profile::resolver::{Frame, Resolver};
 use crate::profile::store::{EMPTY_STACK, Store};
 use crate::profile::{keep_layout, layout, wake_sampler, wake_sleeping_sampler};
 use crate::registry::gils;
 use crate::registry::threads::this_thread;
 use crate::snapshot::holds::present_hold;
 
-/// The time from one reading to the next.
+/// The time from one reading to the next, at first; later a part of the iteration's duration.
 const NEXT_NS: u64 = 10_000_000;
-/// Stacks that are kept for one iteration; further ones are charged to the last of them.
+const PART_OF_ITERATION: u64 = 32;
+/// Different stacks that are kept for one iteration; the time of further ones is charged to none.
 const MAX_READINGS: usize = 256;
+/// Readings of an iteration are charged at its end, and each time after this.
+const CHARGE_NS: u64 = 500_000_000;
 
 /// `PyGILState_GetThisThreadState`, which reads a variable of the thread.
 pub type OwnThreadState = unsafe extern "C" fn() -> *mut std::ffi::c_void;
@@ -43,8 +46,10 @@ pub type OwnThreadState = unsafe extern "C" fn() -> *mut std::ffi::c_void;
 static OWN: AtomicUsize = AtomicUsize::new(0);
 static START: AtomicUsize = AtomicUsize::new(0);
 /// Whether loops are read. Written by the first late iteration and by the program, cleared where
-/// the meter is removed and in a forked child.
+/// no thread can be started, where the meter is removed, and in a forked child.
 static READS: AtomicBool = AtomicBool::new(false);
+/// Whether the sampler's thread looks at loops. Writer: that thread, and a forked child.
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// The number of looks at all loops. Writer: the sampler's thread.
 static LOOKS: AtomicU64 = AtomicU64::new(0);
@@ -59,9 +64,12 @@ struct Place {
 static PLACES: [Place; LOOPS] =
     [const { Place { state: AtomicUsize::new(0), thread: AtomicUsize::new(0) } }; LOOPS];
 
-/// Makes known how stacks are read, before the meter is installed. `start` starts the sampler's
-/// thread unless it runs; it may be called by any thread, without a GIL.
-pub fn prepare(layout: Layout, own: OwnThreadState, start: fn()) {
+/// Starts the sampler's thread unless it runs. Returns whether it does. Any thread may call it,
+/// without a GIL.
+pub type StartThread = fn() -> bool;
+
+/// Makes known how stacks are read, before the meter is installed.
+pub fn prepare(layout: Layout, own: OwnThreadState, start: StartThread) {
     keep_layout(layout);
     OWN.store(own as usize, Relaxed);
     START.store(start as usize, Relaxed);
@@ -72,10 +80,11 @@ pub fn reads() -> bool {
     READS.load(Relaxed) && installation::is_installed()
 }
 
-/// Begins to read loops that are late, without waiting for the first one.
+/// Begins to read loops that are late, without waiting for the first one. If no thread can be
+/// started, the next late iteration tries again.
 pub fn begin() {
-    if !READS.swap(true, Relaxed) {
-        start();
+    if !READS.swap(true, Relaxed) && !start() {
+        READS.store(false, Relaxed);
     }
 }
 
@@ -85,7 +94,11 @@ pub fn settle() {
     const LIMIT: Duration = Duration::from_millis(100);
     let (before, began) = (LOOKS.load(SeqCst), Instant::now());
     // The look that is in progress may have passed a loop.
-    while reads() && LOOKS.load(SeqCst) < before + 2 && began.elapsed() < LIMIT {
+    while IS_RUNNING.load(Relaxed)
+        && reads()
+        && LOOKS.load(SeqCst) < before + 2
+        && began.elapsed() < LIMIT
+    {
         wake_sampler();
         std::thread::sleep(Duration::from_micros(500));
     }
@@ -94,15 +107,14 @@ pub fn settle() {
 /// Ends reading, where the meter is removed and in a forked child.
 pub fn end() {
     READS.store(false, Relaxed);
+    IS_RUNNING.store(false, Relaxed);
 }
 
 #[inline(never)]
-fn start() {
+fn start() -> bool {
     let function = START.load(Relaxed);
-    if function != 0 {
-        // SAFETY: `prepare` stored a function of this type.
-        unsafe { std::mem::transmute::<usize, fn()>(function)() }
-    }
+    // SAFETY: `prepare` stored a function of this type.
+    function != 0 && unsafe { std::mem::transmute::<usize, StartThread>(function)() }
 }
 
 /// The calling thread has begun a loop, or ended a late iteration, and waits for events next.
@@ -169,13 +181,21 @@ struct Watched {
     /// The iteration that is read; 0 for none.
     number: u64,
     readings: Vec<Reading>,
+    /// The place of the last reading in `readings`; `None` if it had no room.
+    last_reading: Option<usize>,
     /// The parts of the time before the first reading.
     before_ns: [u64; 3],
     last: Sample,
     core_waited_ns: u64,
-    /// Whether the calls in which the thread waits for events are those of a known loop; `None`
-    /// while they have not been read.
-    has_runner: Option<bool>,
+    /// What has been charged of this iteration, and when.
+    charged_ns: [u64; 3],
+    charged_at_ns: u64,
+    /// The number of the counters, and of the loop.
+    which: (u32, u32),
+    /// The outermost call of a stack in which the thread ran its loop, or waited for events there,
+    /// if the loop is of a known kind.
+    outermost: Option<Frame>,
+    is_waiting_read: bool,
 }
 
 /// The reader of all loops, in the sampler's thread.
@@ -183,20 +203,34 @@ pub struct LoopReader {
     memory: Foreign,
     calls: Calls,
     loops: Vec<Watched>,
-    /// Whether a stack is in a known loop, by its node.
-    in_loop: HashMap<u32, bool>,
+    /// What a stack shows, by its node.
+    shown: HashMap<u32, Shown>,
+}
+
+/// What a stack shows of a loop.
+#[derive(Clone)]
+struct Shown {
+    is_in_loop: bool,
+    /// The outermost call; `None` if the stack was cut.
+    outermost: Option<Frame>,
 }
 
 impl LoopReader {
     pub fn new() -> Self {
         let loops = (0..LOOPS).map(|_| Watched::default()).collect();
-        Self { memory: Foreign::new(), calls: Calls::new(), loops, in_loop: HashMap::new() }
+        Self { memory: Foreign::new(), calls: Calls::new(), loops, shown: HashMap::new() }
+    }
+
+    /// The thread ends.
+    pub fn stop(&self) {
+        IS_RUNNING.store(false, Relaxed);
     }
 
     /// Reads the loops whose time has come. Returns when the next one may have to be read; `None`
     /// if no loop is in an iteration.
     pub fn look(&mut self) -> Option<u64> {
         let process = counters::of_this_process().filter(|_| reads())?;
+        IS_RUNNING.store(true, Relaxed);
         let layout = layout()?;
         let store = late_stacks::tables(layout)?;
         let mut next_ns = None;
@@ -231,22 +265,30 @@ impl LoopReader {
             charge(watched, counters, store);
             watched.number = 0;
         }
+        let which = (counters.serial.load(Relaxed), counters.loops.load(Relaxed));
+        if watched.which != which {
+            *watched = Watched { which, ..Watched::default() };
+        }
         if began_ns == 0 {
-            if watched.has_runner.is_none() {
+            if !watched.is_waiting_read {
                 self.read_waiting(index, counters, store, layout);
             }
             return None;
         }
+        if counters.left.load(Relaxed) == number {
+            return None;
+        }
+        let now_ns = now_ns();
+        let next_ns = NEXT_NS.max(now_ns.saturating_sub(began_ns) / PART_OF_ITERATION);
         let due_ns = match watched.number == number {
-            true => watched.last.at_ns + NEXT_NS,
+            true => watched.last.at_ns + next_ns,
             false => began_ns + late_ns(process),
         };
-        let now_ns = now_ns();
         if now_ns < due_ns {
             return Some(due_ns);
         }
         self.read(index, counters, number, began_ns, process, store, layout);
-        Some(now_ns + NEXT_NS)
+        Some(now_ns + next_ns)
     }
 
     /// Reads the calls in which a thread waits for events.
@@ -261,9 +303,10 @@ impl LoopReader {
         let node = self.node_of_loop(index, store, layout);
         let waits = counters.iteration_began_ns.load(Acquire) == 0;
         if let Some(node) = node.filter(|_| waits && counters.begun.load(Relaxed) == begun) {
-            let is_in_loop = self.is_in_loop(node, store);
+            let shown = self.shown_by(node, store);
             if let Some(watched) = self.loops.get_mut(index) {
-                watched.has_runner = Some(is_in_loop);
+                watched.is_waiting_read = true;
+                watched.outermost = shown.outermost.filter(|_| shown.is_in_loop);
             }
         }
     }
@@ -290,47 +333,68 @@ impl LoopReader {
         if !is_same() {
             return;
         }
-        let is_in_loop = own == EMPTY_STACK || self.is_in_loop(own, store);
+        let shown = (own != EMPTY_STACK).then(|| self.shown_by(own, store));
         let collects = own_gil_collects(process, native_id);
         let own = match collects {
             true => store.lock().collector_in(own).unwrap_or(own),
             false => own,
         };
         let Some(watched) = self.loops.get_mut(index) else { return };
-        if !is_in_loop && watched.has_runner == Some(true) {
-            // The program runs its loop now and then, and does something else in between.
-            counters.left.store(number, Relaxed);
-            return;
+        if let Some(shown) = shown {
+            // The program runs its loop now and then, and does something else in between. The stack
+            // of a greenlet begins with another call, and is no sign of that.
+            let has_left = !shown.is_in_loop
+                && shown.outermost.is_some()
+                && shown.outermost == watched.outermost;
+            if has_left {
+                counters.left.store(number, Relaxed);
+                return;
+            }
+            if shown.is_in_loop {
+                watched.outermost = shown.outermost;
+            }
         }
-        if is_in_loop && own != EMPTY_STACK {
-            watched.has_runner = Some(true);
-        }
+        counters.seen.store(number, Relaxed);
         if watched.number == number {
             let passed = sample.parts_since(&watched.last);
             let core_ns = sample.core_waited_ns.saturating_sub(watched.last.core_waited_ns);
             watched.core_waited_ns += core_ns.min(passed[Part::Blocked as usize]);
-            if let Some(reading) = watched.readings.last_mut() {
+            if let Some(reading) = watched.last_reading.and_then(|at| watched.readings.get_mut(at))
+            {
                 add_parts(&mut reading.parts_ns, passed);
             }
         } else {
             watched.readings.clear();
             watched.number = number;
             watched.core_waited_ns = 0;
+            watched.charged_ns = [0; 3];
+            watched.charged_at_ns = sample.at_ns;
             watched.before_ns = sample.parts_since(&at_begin(process, counters, began_ns));
         }
         watched.last = sample;
-        if watched.readings.len() < MAX_READINGS {
+        if sample.at_ns.saturating_sub(watched.charged_at_ns) >= CHARGE_NS {
+            charge_readings(watched, counters, store);
+            watched.charged_at_ns = sample.at_ns;
+        }
+        let same = |reading: &Reading| (reading.own, reading.holder) == (own, holder);
+        watched.last_reading = watched.readings.iter().position(same);
+        if watched.last_reading.is_none() && watched.readings.len() < MAX_READINGS {
+            watched.last_reading = Some(watched.readings.len());
             watched.readings.push(Reading { own, holder, parts_ns: [0; 3] });
         }
     }
 
-    fn is_in_loop(&mut self, node: u32, store: &'static Store) -> bool {
-        *self.in_loop.entry(node).or_insert_with(|| {
+    fn shown_by(&mut self, node: u32, store: &'static Store) -> Shown {
+        let shown = self.shown.entry(node).or_insert_with(|| {
             let frames = late_stacks::frames_of(&mut Resolver::new(store), node);
             // Of a stack that was cut, the runner may be missing.
             let is_cut = frames.first().is_some_and(|frame| frame.file.is_empty());
-            is_cut || runners::is_in_loop(&frames)
-        })
+            let outermost = frames.first().filter(|_| !is_cut);
+            // A function is the same, whatever line it executes.
+            let outermost = outermost.map(|frame| Frame { line: 0, ..frame.clone() });
+            Shown { is_in_loop: is_cut || runners::is_in_loop(&frames), outermost }
+        });
+        shown.clone()
     }
 
     /// The node of the stack of a loop's thread; `None` if it cannot be read.
@@ -390,13 +454,30 @@ fn charge(watched: &mut Watched, counters: &LoopCounters, store: &Store) {
         return;
     }
     if let Some(totals_ns) = counters.late_parts(watched.number) {
-        complete(&mut watched.readings, totals_ns, watched.before_ns);
         let core_ns = watched.core_waited_ns.min(totals_ns[Part::Blocked as usize]);
         add(&counters.core_waited_ns, core_ns);
+        let mut rest_ns = totals_ns;
+        rest_ns.iter_mut().zip(watched.charged_ns).for_each(|(ns, charged_ns)| {
+            *ns = ns.saturating_sub(charged_ns);
+        });
+        complete(&mut watched.readings, watched.last_reading, rest_ns, watched.before_ns);
+        watched.before_ns = [0; 3];
     }
-    let native_id = counters.native_id.load(Relaxed);
-    let tables = store.lock();
+    charge_readings(watched, counters, store);
+}
+
+/// Charges what has been read of an iteration.
+fn charge_readings(watched: &mut Watched, counters: &LoopCounters, store: &Store) {
+    let mut read_ns = watched.before_ns;
     for reading in &watched.readings {
+        add_parts(&mut read_ns, reading.parts_ns);
+    }
+    complete(&mut watched.readings, watched.last_reading, read_ns, watched.before_ns);
+    watched.before_ns = [0; 3];
+    add_parts(&mut watched.charged_ns, read_ns);
+    let of_loop = [watched.which.0, counters.native_id.load(Relaxed)];
+    let tables = store.lock();
+    for reading in watched.readings.drain(..) {
         for (part, ns) in PARTS.into_iter().zip(reading.parts_ns) {
             let (node, holder) = match reading.holder {
                 Some(holder) if part == Part::Waited => holder,
@@ -404,23 +485,30 @@ fn charge(watched: &mut Watched, counters: &LoopCounters, store: &Store) {
             };
             if ns != 0 {
                 // Without room, the time stays in the difference to the loop's sums.
-                tables.charge(late_stacks::key(native_id, part, node, reading.own, holder), ns);
+                tables.charge(late_stacks::key(of_loop, part, node, reading.own, holder), ns);
             }
         }
     }
+    watched.last_reading = None;
 }
 
 /// Adds the time after the last reading to it, and divides `before_ns` among all, so that they add
 /// up to `totals_ns`.
-fn complete(readings: &mut [Reading], totals_ns: [u64; 3], before_ns: [u64; 3]) {
+fn complete(
+    readings: &mut [Reading],
+    last: Option<usize>,
+    totals_ns: [u64; 3],
+    before_ns: [u64; 3],
+) {
     let count = readings.len().max(1) as u64;
     for (part, (total_ns, before_ns)) in totals_ns.into_iter().zip(before_ns).enumerate() {
         let read_ns: u64 = readings.iter().map(|reading| reading.parts_ns[part]).sum();
         let after_ns = total_ns.saturating_sub(before_ns).saturating_sub(read_ns);
-        if let Some(last) = readings.last_mut() {
+        let mut read_ns = read_ns;
+        if let Some(last) = last.and_then(|at| readings.get_mut(at)) {
             last.parts_ns[part] += after_ns;
+            read_ns += after_ns;
         }
-        let read_ns = read_ns + after_ns;
         for reading in readings.iter_mut() {
             let ns = &mut reading.parts_ns[part];
             *ns = match read_ns {
@@ -522,15 +610,15 @@ mod tests {
     fn readings_add_up_to_the_iteration() {
         // A single reading has all of it.
         let mut one = readings(&[[0; 3]]);
-        complete(&mut one, [25, 3, 2], [20, 0, 0]);
+        complete(&mut one, Some(0), [25, 3, 2], [20, 0, 0]);
         assert_eq!(parts_of(&one), [[25, 3, 2]]);
         // The last reading has the time after it, and all have a share of that before the first.
         let mut three = readings(&[[10, 0, 0], [10, 0, 0], [0; 3]]);
-        complete(&mut three, [60, 0, 0], [20, 0, 0]);
+        complete(&mut three, Some(2), [60, 0, 0], [20, 0, 0]);
         assert_eq!(parts_of(&three), [[15, 0, 0], [15, 0, 0], [30, 0, 0]]);
         // A part that was over before the first reading.
         let mut two = readings(&[[0, 0, 10], [0, 0, 0]]);
-        complete(&mut two, [8, 0, 30], [8, 0, 10]);
+        complete(&mut two, Some(1), [8, 0, 30], [8, 0, 10]);
         assert_eq!(parts_of(&two), [[4, 0, 15], [4, 0, 15]]);
     }
 

@@ -88,6 +88,7 @@ pub fn run() {
         let mut has_work = || fork::work(|| reader.look() || loops.look().is_some());
         wakeup::sleep(now_ns + limit_ns, || must_return() || has_work());
     }
+    loops.stop();
 }
 
 struct Reader {

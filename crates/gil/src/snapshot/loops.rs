@@ -12,6 +12,8 @@ pub(super) const FEWEST_ITERATIONS: u64 = 2;
 /// One event loop, or a sum of loops that ended; see `crate::loops`. Times in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct LoopRow {
+    /// See `LoopCounters::serial`; 0 for a sum.
+    pub serial: u32,
     /// `None` for a sum of loops.
     pub native_id: Option<u32>,
     /// The name of the thread that runs the loop.
@@ -21,7 +23,7 @@ pub struct LoopRow {
     pub folded: u32,
     /// The time in which the thread waited for events.
     pub polled_ns: u64,
-    /// The present iteration so far; 0 while the thread waits for events.
+    /// The present iteration so far, if it is late; see `iterating_ns`.
     pub iterating_ns: u64,
     /// The part of `blocked` in which the thread ran.
     pub ran_blocked_ns: u64,
@@ -33,6 +35,8 @@ pub struct LoopRow {
     pub late_computed_ns: u64,
     pub late_waited_ns: u64,
     pub late_blocked_ns: u64,
+    /// The part of `late_blocked_ns` in which the thread ran.
+    pub late_ran_blocked_ns: u64,
     pub duration: Histogram,
     pub computed: Histogram,
     pub waited: Histogram,
@@ -70,6 +74,7 @@ fn loop_row(counters: &LoopCounters, is_alive: bool, now_ns: u64) -> LoopRow {
     let get = |number: &std::sync::atomic::AtomicU64| number.load(Relaxed);
     let alive = is_alive && counters.state.load(Relaxed) == state::LIVE;
     LoopRow {
+        serial: counters.serial.load(Relaxed),
         native_id: Some(counters.native_id.load(Relaxed)).filter(|native_id| *native_id != 0),
         name: counters.name.to_text(),
         alive,
@@ -83,6 +88,7 @@ fn loop_row(counters: &LoopCounters, is_alive: bool, now_ns: u64) -> LoopRow {
         late_computed_ns: get(&counters.late_computed_ns),
         late_waited_ns: get(&counters.late_waited_ns),
         late_blocked_ns: get(&counters.late_blocked_ns),
+        late_ran_blocked_ns: get(&counters.late_ran_blocked_ns),
         duration: counters.duration.read(),
         computed: counters.computed.read(),
         waited: counters.waited.read(),
@@ -90,12 +96,13 @@ fn loop_row(counters: &LoopCounters, is_alive: bool, now_ns: u64) -> LoopRow {
     }
 }
 
-/// The present iteration of a loop whose thread runs; 0 while it waits for events, and when it has
-/// left the loop's code.
+/// The present iteration of a loop whose thread runs, if it is late already; 0 otherwise, and where
+/// nobody has seen that the thread runs its loop.
 pub(super) fn iterating_ns(counters: &LoopCounters, now_ns: u64) -> u64 {
-    let has_left = counters.left.load(Relaxed) == counters.begun.load(Relaxed);
+    let begun = counters.begun.load(Relaxed);
+    let is_seen = counters.seen.load(Relaxed) == begun && counters.left.load(Relaxed) != begun;
     match counters.iteration_began_ns.load(Relaxed) {
-        began_ns if began_ns == 0 || has_left => 0,
+        began_ns if began_ns == 0 || !is_seen => 0,
         began_ns => now_ns.saturating_sub(began_ns),
     }
 }

@@ -68,11 +68,12 @@ pub struct LoopTotals {
     pub computed_ns: u64,
     pub waited_ns: u64,
     pub blocked_ns: u64,
-    pub ran_blocked_ns: u64,
     pub late: u64,
     pub late_computed_ns: u64,
     pub late_waited_ns: u64,
     pub late_blocked_ns: u64,
+    /// The part of `late_blocked_ns` in which the thread ran.
+    pub late_ran_blocked_ns: u64,
     /// The durations of iterations.
     pub duration: Histogram,
 }
@@ -159,7 +160,7 @@ impl Totals {
             sum.computed_ns += counters.computed.sum_ns.load(Relaxed);
             sum.waited_ns += counters.waited.sum_ns.load(Relaxed);
             sum.blocked_ns += counters.blocked.sum_ns.load(Relaxed);
-            sum.ran_blocked_ns += counters.ran_blocked_ns.load(Relaxed);
+            sum.late_ran_blocked_ns += counters.late_ran_blocked_ns.load(Relaxed);
             sum.late += counters.late.load(Relaxed);
             sum.late_computed_ns += counters.late_computed_ns.load(Relaxed);
             sum.late_waited_ns += counters.late_waited_ns.load(Relaxed);

@@ -297,7 +297,7 @@ class DiagnosisInputs:
             limit_s=loops["late_limit"],
             late=int(self.record.get("loop_late", 0)),
             parts_s=(computed_s, waited_s, blocked_s),
-            ran_blocked_s=float(self.record.get("loop_ran_blocked", 0.0)),
+            late_ran_blocked_s=float(self.record.get("loop_late_ran_blocked", 0.0)),
             present_s=loops["iterating"],
         )
 

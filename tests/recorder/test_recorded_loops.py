@@ -148,7 +148,7 @@ def test_a_late_loop_is_late_in_all_views_for_the_right_part(
 def test_a_loop_that_does_not_come_back_is_late_before_it_does(tmp_path: Path) -> None:
     answer, _, top = asked(tmp_path, "stick")
     assert answer["verdict"]["name"] in ("late-loop", *OTHERS), answer["verdict"]
-    assert "has looked for no" in answer["verdict"]["text"]
+    assert "not looked for events" in answer["verdict"]["text"]
     assert answer["summary"]["loops"]["iterating"] > 1
     assert answer["verdict"]["title"] in top
 
