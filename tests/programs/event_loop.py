@@ -80,8 +80,8 @@ class CoreWait:
 class Ledger:
     """The parts of the iterations, by the program's own clocks.
 
-    `lap` charges the time since the last one to a part, and what is beyond
-    `at_most_s` to `elsewhere`: the program needs microseconds for it, or waits for the GIL, if another thread
+    `lap` charges the time since the last one to a part, and what is beyond `at_most_s` to
+    `elsewhere`: the program needs microseconds for it, or waits for the GIL, if another thread
     computes.
     """
 
@@ -222,7 +222,7 @@ async def main(make_pauses, causes):
 
 
 def pauses_of_asyncio(timer, ledger):
-    """The callback of a descriptor runs in one iteration, the task that waits for it in the next."""
+    """A descriptor's callback runs in one iteration, the task that waits for it in the next."""
     import asyncio
 
     loop = asyncio.get_running_loop()
