@@ -9,6 +9,7 @@ use headway_measure::clock;
 
 use super::runners;
 use crate::counters::file;
+use crate::profile::await_loop_look;
 use crate::profile::layout::Layout;
 use crate::profile::resolver::{CUT_FRAME, Frame, Resolver};
 use crate::profile::store::{Key, STORE_BYTES, Store};
@@ -85,9 +86,11 @@ pub(super) fn frames_of(resolver: &mut Resolver, node: u32) -> Vec<Frame> {
     stack.iter().filter_map(frame).collect()
 }
 
-/// Not for hooks.
+/// What late iterations that have ended are charged to. Not for hooks.
 pub fn late_stacks() -> Vec<LateStack> {
     let Some(store) = present() else { return Vec::new() };
+    // The readings of the last iteration may not be charged yet.
+    await_loop_look();
     let _tables = store.lock();
     let mut resolver = Resolver::new(store);
     let row = |(key, charged_ns, readings): (Key, u64, u32)| {

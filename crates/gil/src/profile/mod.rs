@@ -32,7 +32,7 @@ pub use recording::{
     EndedWait, close, is_on, knows_holders, name_thread, on_drop, on_end_of_wait, on_take, on_wait,
 };
 pub use recording::{keep_layout, layout};
-pub use wakeup::{force as wake_sampler, wake as wake_sleeping_sampler};
+pub use wakeup::{await_loop_look, force as wake_sampler, wake as wake_sleeping_sampler};
 
 /// Forgets the profile and its reader in a forked child, because both are the parent's.
 pub fn forget() {

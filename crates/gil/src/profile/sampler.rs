@@ -64,7 +64,7 @@ pub fn run() {
     let mut idle_looks = 0;
     while !IS_STOPPED.load(SeqCst) && !end.is_here() {
         idle_looks = if fork::work(|| reader.look()) { 0 } else { idle_looks + 1 };
-        let next_loop_ns = fork::work(|| loops.look());
+        let next_loop_ns = look_at(&mut loops);
         let now_ns = now_ns();
         if idle_looks < IDLE_LOOKS {
             let look_ns = match now_ns < reader.voluntary_ns + VOLUNTARY_NS {
@@ -85,9 +85,14 @@ pub fn run() {
         }
         let limit_ns = SLEEP_LIMIT_NS.min(end.next_look_in().as_nanos() as u64);
         let mut must_return = || IS_STOPPED.load(SeqCst) || end.is_here();
-        let mut has_work = || fork::work(|| reader.look() || loops.look().is_some());
+        let mut has_work = || fork::work(|| reader.look()) || look_at(&mut loops).is_some();
         wakeup::sleep(now_ns + limit_ns, || must_return() || has_work());
     }
+    wakeup::no_more_loop_looks();
+}
+
+fn look_at(loops: &mut LoopReader) -> Option<u64> {
+    wakeup::loop_look(|| fork::work(|| loops.look()))
 }
 
 struct Reader {

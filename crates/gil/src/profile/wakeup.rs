@@ -1,4 +1,10 @@
-//! The sleep of the sampler, from which a thread that begins to wait wakes it.
+//! The sleep of the sampler, from which a thread that begins to wait wakes it, and one that waits for
+//! what the sampler knows of event loops.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Duration;
+
+use headway_measure::clock::now_ns;
 
 use crate::queue::futex::{Futex, ProcessFutex};
 
@@ -42,4 +48,40 @@ pub fn sleep(until_ns: u64, has_work: impl FnOnce() -> bool) {
         STATE.wait(ASLEEP, until_ns);
     }
     STATE.store(AWAKE);
+}
+
+/// The number of the last look at the event loops that has begun, and of the last one that is over;
+/// `NO_SAMPLER` if none comes. Writer: the sampler. Reader: `await_loop_look`. SeqCst: a look with a
+/// higher number sees what came before the reading.
+static LOOP_LOOK_BEGUN: AtomicU64 = AtomicU64::new(0);
+static LOOP_LOOK_OVER: AtomicU64 = AtomicU64::new(NO_SAMPLER);
+const NO_SAMPLER: u64 = u64::MAX;
+/// How long `await_loop_look` waits, and how often it asks.
+const LOOK_LIMIT_NS: u64 = 50_000_000;
+const LOOK_POLL: Duration = Duration::from_micros(100);
+
+/// The sampler looks at the event loops.
+pub fn loop_look<T>(look: impl FnOnce() -> T) -> T {
+    let number = LOOP_LOOK_BEGUN.fetch_add(1, SeqCst) + 1;
+    let result = look();
+    LOOP_LOOK_OVER.store(number, SeqCst);
+    result
+}
+
+/// The sampler ends.
+pub fn no_more_loop_looks() {
+    LOOP_LOOK_OVER.store(NO_SAMPLER, SeqCst);
+}
+
+/// Has the sampler look at the event loops, and waits until it has, for a limited time. Not for
+/// hooks.
+pub fn await_loop_look() {
+    let begun = LOOP_LOOK_BEGUN.load(SeqCst);
+    let limit_ns = now_ns() + LOOK_LIMIT_NS;
+    if LOOP_LOOK_OVER.load(SeqCst) != NO_SAMPLER {
+        force();
+    }
+    while LOOP_LOOK_OVER.load(SeqCst) <= begun && now_ns() < limit_ns {
+        std::thread::sleep(LOOK_POLL);
+    }
 }
