@@ -12,7 +12,8 @@ others  FastAPI on uvicorn, aiohttp's server and a Jupyter kernel are stalled fo
         known moments, while a task wakes the loop every 10 ms. Who finds the stalls, with which
         cause and which line: `headway run`, asyncio's debug mode (PYTHONASYNCIODEBUG=1), and that
         task itself, which notes how late it comes. *price*: the requests/s of a light page, for the
-        two servers, that wrk gets under the first two and without them, round by round.
+        two servers, that wrk gets under the first two and without them, round by round, and the
+        server's CPU time for each.
 
 `known` needs uvloop and trio (bench/requirements.txt), `others` what scripts/recipes installs into
 .venvs/recipes, and wrk for the price. What is not installed is named and left out.
@@ -62,7 +63,7 @@ KNOWN_HEADINGS = (
     "first line",
 )
 FOUND_HEADINGS = ("server", "finder", "found", "cause", "line", "others", "missed", "without line")
-PRICE_HEADINGS = ("server", "under", "requests/s", "of plain")
+PRICE_HEADINGS = ("server", "under", "requests/s", "of plain", "CPU µs each", "of plain")
 
 
 class Price(NamedTuple):
@@ -271,10 +272,15 @@ def measure_prices(servers: Sequence[Server], options: argparse.Namespace) -> si
                 *cell,
                 number(figures.median(cell, "requests_per_s")),
                 number(figures.ratio(cell, plain, "requests_per_s")),
+                number(figures.median(cell, "cpu_per_request_s") * 1e6),
+                number(figures.ratio(cell, plain, "cpu_per_request_s")),
             )
         )
     print(table(PRICE_HEADINGS, lines))
-    print("requests/s: medians over rounds; of plain: median of the ratios round by round.\n")
+    print(
+        "Medians over rounds; of plain: median of the ratios round by round. The server's CPU time "
+        "for a\nrequest depends less on what else the machine does.\n"
+    )
     return figures.experiments(f"{NAME} price", Price.parameters, [])
 
 

@@ -23,6 +23,7 @@ from known_stalls import described
 from places import PROGRAMS, RECIPES
 from recipe_run import Tool, a_place
 
+from headway.programs import process_tree
 from headway.report import event_loops
 from headway.report.model import EventLoopRow, GilReport
 from headway_lab.setting import started
@@ -273,9 +274,14 @@ def found_by_log(
 
 
 def price(server: Server, finder: str, seconds: float) -> dict[str, float]:
-    """Requests a second of the light page."""
+    """Requests a second of the light page, and the server's CPU time for each."""
     with serving(server, finder, finds=False) as running:
         wrk.load(running.tool.port, "/", WARM_UP_S)
+        used_before_s = process_tree.cpu_s(running.tool.pid)
         load = wrk.load(running.tool.port, "/", seconds)
+        used_s = process_tree.cpu_s(running.tool.pid) - used_before_s
         running.stop()
-    return {"requests_per_s": load.requests / load.duration_s}
+    return {
+        "requests_per_s": load.requests / load.duration_s,
+        "cpu_per_request_s": used_s / max(1, load.requests),
+    }
