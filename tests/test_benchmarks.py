@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,32 @@ def test_the_benchmark_of_tune_knows_the_answer(tmp_path: Path) -> None:
     assert medians["tune winner"] == [0.0]
 
 
-@pytest.mark.parametrize("name", ["simulated_echo", "what_if"])
-def test_a_benchmark_of_the_simulator_tells_its_options(name: str) -> None:
+@pytest.mark.serial
+@pytest.mark.slow("runs a benchmark script")
+@pytest.mark.parametrize("cause", ["sleep", "python", "c", "thread"])
+def test_the_benchmark_of_event_loops_has_each_cause(tmp_path: Path, cause: str) -> None:
+    file = tmp_path / "results.json"
+    options = ("--part", "known", "--loop", "asyncio", "--cause", cause, "--rounds", "1")
+    result = python(BENCH / "event_loops.py", *options, "--json", file)
+    assert result.returncode == 0, result.stderr
+    experiments = json.loads(file.read_text())["experiments"]
+    medians = {each["name"]: [row["median"] for row in each["rows"]] for each in experiments}
+    assert medians["event_loops known right_lines"] == [1.0], result.stdout
+    assert medians["event_loops known lines_share"][0] > 0
+
+
+def test_the_benchmark_of_event_loops_names_what_is_not_installed() -> None:
+    if find_spec("aiohttp") is not None:
+        pytest.skip("aiohttp is installed")
+    result = python(BENCH / "event_loops.py", "--part", "others", "--server", "aiohttp")
+    assert result.returncode == 2
+    assert "aiohttp is left out: " in result.stdout
+    assert "has no aiohttp: scripts/recipes" in result.stdout
+    assert result.stderr == "bench event_loops: no server is installed that could be measured\n"
+
+
+@pytest.mark.parametrize("name", ["event_loops", "simulated_echo", "what_if"])
+def test_a_benchmark_tells_its_options(name: str) -> None:
     result = python(BENCH / f"{name}.py", "--help")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("usage: ")

@@ -60,7 +60,7 @@ def connect(connection_file: Path) -> BlockingKernelClient:
             client.start_channels()
             client.wait_for_ready(timeout=TIMEOUT_S)
             return client
-        except (FileNotFoundError, RuntimeError):  # the kernel starts
+        except (FileNotFoundError, ValueError, RuntimeError):  # the kernel starts
             client.stop_channels()
             if time.monotonic() > end_s:
                 raise

@@ -26,8 +26,8 @@ const CALLERS: [Known; 6] = [
     ("twisted/internet/base.py", "runUntilCurrent"),
 ];
 
-/// What `Runner.run` calls, which is no callback.
-const BETWEEN: &str = "asyncio/base_events.py";
+/// Parts of loops that these call too, which are no callbacks.
+const BETWEEN: [&str; 2] = ["asyncio/base_events.py", "trio/_core/"];
 
 /// Whether a thread with these calls is in a loop of a known kind.
 pub fn is_in_loop(stack: &[Frame]) -> bool {
@@ -38,7 +38,8 @@ pub fn is_in_loop(stack: &[Frame]) -> bool {
 pub fn callback(stack: &[Frame]) -> Option<&str> {
     let caller = stack.iter().rposition(|frame| is_one_of(frame, &CALLERS))?;
     // `Runner.run` calls a coroutine by way of a loop in C, and asyncio's own loop in Python.
-    let called = stack.get(caller + 1).filter(|frame| !frame.file.ends_with(BETWEEN))?;
+    let is_between = |frame: &Frame| BETWEEN.iter().any(|part| frame.file.contains(part));
+    let called = stack.get(caller + 1).filter(|frame| !is_between(frame))?;
     Some(&called.function)
 }
 
@@ -92,6 +93,12 @@ mod tests {
         ]);
         assert!(is_in_loop(&polls));
         assert_eq!(callback(&polls), None);
+        let trio = stack(&[
+            ("/lib/trio/_core/_run.py", "unrolled_run"),
+            ("/lib/trio/_core/_io_epoll.py", "EpollIOManager.process_events"),
+        ]);
+        assert!(is_in_loop(&trio));
+        assert_eq!(callback(&trio), None);
         let client = stack(&[("app.py", "rerun"), ("/lib/selectors.py", "EpollSelector.select")]);
         assert!(!is_in_loop(&client));
         assert_eq!(callback(&client), None);
