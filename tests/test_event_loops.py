@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -531,6 +532,59 @@ def test_the_difference_of_two_snapshots_has_what_came_between() -> None:
     assert row["late"] >= 2
     assert row["late_blocked_s"] >= 0.19
     assert 0.1 <= charged(row, "blocked", "main") <= row["late_blocked_s"] * 1.001
+
+
+BLOCKING = """
+import asyncio, os, signal, time
+
+def handle():
+    time.sleep(0.06)
+
+async def main():
+    for _ in range(8):
+        handle()
+        await asyncio.sleep(0.03)
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGKILL"])
+def test_a_program_that_a_signal_ends_leaves_the_lines(tmp_path: Path, number: str) -> None:
+    program, file = tmp_path / "app.py", tmp_path / "report.json"
+    end = f"asyncio.run(main())\nos.kill(os.getpid(), signal.{number})\n"
+    program.write_text(BLOCKING + end)
+    result = headway("run", "--json", file, program)
+    assert result.returncode == -getattr(signal, number)
+    if number == "SIGKILL":
+        assert headway("report", file, "--json", file).returncode == 0
+    [row] = json.loads(file.read_text())["event_loops"]
+    assert row["late"] == 8
+    assert charged(row, "blocked", "handle") >= 0.7 * row["late_blocked_s"]
+    assert {line["callback"] for line in row["lines"]} == {"main"}
+
+
+def test_the_lines_of_forked_children_are_in_the_report(tmp_path: Path) -> None:
+    """As of gunicorn with asyncio workers."""
+    program = tmp_path / "app.py"
+    program.write_text(
+        BLOCKING
+        + "children = []\n"
+        + "for _ in range(2):\n"
+        + "    pid = os.fork()\n"
+        + "    if pid == 0:\n"
+        + "        asyncio.run(main())\n"
+        + "        os._exit(0)\n"
+        + "    children.append(pid)\n"
+        + "assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0]\n"
+    )
+    result = headway("run", "--json", tmp_path / "report.json", program)
+    assert result.returncode == 0, result.stderr
+    children = json.loads((tmp_path / "report.json").read_text())["children"]
+    for child in children:
+        [row] = child["event_loops"]
+        assert charged(row, "blocked", "handle") > 0
+    said = " ".join(result.stderr.split())
+    assert "has the latest event loop. Late event loop: MainThread did not look for" in said
+    assert "it blocked in handle (app.py:5)" in said
 
 
 def test_the_limit_is_the_programs() -> None:

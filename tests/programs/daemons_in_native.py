@@ -123,7 +123,6 @@ def _plain(function: Callable[..., object], *arguments: object) -> Callable[[], 
 CALLS: dict[str, Callable[[], Call]] = {
     "gil_snapshot": _plain(_native.gil_snapshot),
     "gil_read_trace": _trace,
-    "loops_late_stacks": _plain(_native.loops_late_stacks),
     "gil_install": _plain(_native.gil_install, None, False, None, None),
     "await_signal_report": _plain(_native.await_signal_report),
     "gc_watch": _plain(_native.gc_watch, ""),

@@ -58,6 +58,7 @@ mod registry_lock;
 mod snapshot;
 mod trace;
 
+pub use counters::LateLineRow;
 pub use counters::mapping::MappingError;
 pub use gil::collection::{began as collection_began, ended as collection_ended};
 pub use hook::Hook;

@@ -7,7 +7,7 @@ use crate::host::host;
 use crate::interpreters::{interpreters_and_ids, match_interpreters, note_main_interpreter};
 use crate::profile;
 use crate::report::{process_dict, trace_dict};
-use headway_gil::{Frame, LateStack, Location, PolicyName, Refusal};
+use headway_gil::{Location, PolicyName, Refusal};
 use headway_measure::clock::now_ns;
 use headway_python::attached::Attached;
 use headway_python::convert::{FromPython, ToPython, arguments, list, tuple};
@@ -17,7 +17,7 @@ use headway_python::object::{Object, PyResult, Raised};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-pub static FUNCTIONS: Methods<21> = Methods::new([
+pub static FUNCTIONS: Methods<20> = Methods::new([
     function(
         c"gil_install",
         install,
@@ -113,16 +113,6 @@ pub static FUNCTIONS: Methods<21> = Methods::new([
           \n\
           The time until each loop waits for events again is no iteration.",
     ),
-    function(
-        c"loops_late_stacks",
-        late_stacks,
-        c"loops_late_stacks() -> list[tuple[int, int, int, list[tuple[str, str, int]], str | None, int, int, int]]\n\
-          \n\
-          What late iterations were charged to: the loop's number; the kernel's ID of its thread; 0 computed,\n\
-          1 waited, 2 blocked; the stack as functions, files and lines, the outermost call first;\n\
-          the coroutine or callback; the kernel's ID of the thread that held the GIL, or 0;\n\
-          nanoseconds; readings.",
-    ),
     function(c"gil_run", run_identity, c"gil_run() -> int | None"),
     END,
 ]);
@@ -196,7 +186,11 @@ fn snapshot<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> 
         note_main_interpreter(py);
         match_interpreters(py);
     }
-    match py.detach(headway_gil::snapshot) {
+    let copied = py.detach(|| {
+        headway_gil::settle_late_stacks();
+        headway_gil::snapshot()
+    });
+    match copied {
         Some(snapshot) => process_dict(py, &snapshot),
         None => Ok(Object::none(py)),
     }
@@ -312,30 +306,6 @@ fn begin_to_read_loops<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Ob
 fn leave_loops<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
     headway_gil::leave_present_iterations();
     Ok(Object::none(py))
-}
-
-fn late_stacks<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let stacks = py.detach(|| {
-        headway_gil::settle_late_stacks();
-        headway_gil::late_stacks()
-    });
-    let frame = |frame: &Frame| tuple(py, &[&frame.function, &frame.file, &frame.line]);
-    let row = |row: &LateStack| {
-        tuple(
-            py,
-            &[
-                &row.serial,
-                &row.native_id,
-                &row.part,
-                &list(py, &row.stack, frame)?,
-                &row.callback,
-                &row.holder,
-                &row.late_ns,
-                &row.readings,
-            ],
-        )
-    };
-    list(py, &stacks, row)
 }
 
 fn run_identity<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {

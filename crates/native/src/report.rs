@@ -1,6 +1,6 @@
 //! Snapshots and traces as Python dicts. `headway.gil` turns nanoseconds into the report's seconds.
 
-use headway_gil::{GilRow, LoopRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
+use headway_gil::{GilRow, LateLineRow, LoopRow, ParkRow, Parks, Snapshot, ThreadRow, Trace};
 use headway_measure::Histogram;
 use headway_measure::scale::upper_bound_ns;
 use headway_python::attached::Attached;
@@ -20,6 +20,7 @@ pub fn process_dict<'py>(py: Attached<'py>, snapshot: &Snapshot) -> PyResult<Obj
         threads = list(py, &snapshot.threads, |row| thread_dict(py, row))?,
         parks = parks,
         loops = list(py, &snapshot.loops, |row| loop_dict(py, row))?,
+        late_lines = list(py, &snapshot.late_lines, |row| late_line_dict(py, row))?,
         late_loop_ns, unmeasured_loops, unmeasured_events, unmeasured_gils,
         children = list(py, &snapshot.children, |row| process_dict(py, row))?,
         unlisted_children,
@@ -106,6 +107,12 @@ fn loop_dict<'py>(py: Attached<'py>, row: &LoopRow) -> PyResult<Object<'py>> {
         waited = histogram_dict(py, &row.waited)?,
         blocked = histogram_dict(py, &row.blocked)?,
     );
+    dict(py, items)
+}
+
+fn late_line_dict<'py>(py: Attached<'py>, row: &LateLineRow) -> PyResult<Object<'py>> {
+    let items =
+        fields!(row; serial, part, function, file, line, callback, holder, late_ns, readings);
     dict(py, items)
 }
 

@@ -113,8 +113,7 @@ def read_counters() -> Raw:
     if raw is None:
         raise NotInstalled("no counters to read: call headway.gil.install() first")
     raw["machine"] = machine.since_begin()
-    if raw["loops"]:
-        late_lines.add(raw, native.loops_late_stacks())
+    late_lines.distribute(raw)
     raw["interpreters"] = [id for id, has_own_gil in native.gil_interpreters() if not has_own_gil]
     return raw
 
@@ -125,9 +124,11 @@ def read_ledger(path: str) -> Raw:
     Raises `Error` if the file is not a ledger of this version.
     """
     try:
-        return _native().gil_read_ledger(os.fsencode(path))  # type: ignore[no-any-return]
+        raw: Raw = _native().gil_read_ledger(os.fsencode(path))
     except RuntimeError as problem:
         raise Error(f"{path}: {problem}") from None
+    late_lines.distribute(raw)
+    return raw
 
 
 def begin_trace(events: int, ledger: str | None = None) -> None:

@@ -8,32 +8,42 @@ if TYPE_CHECKING:
     from typing import Any
 
     Raw = dict[str, Any]
-    # As `loops_late_stacks` of the extension module returns it.
-    LateStack = tuple[int, int, int, list[tuple[str, str, int]], str | None, int, int, int]
 
 PARTS = ("computed", "waited", "blocked")
-# What tells two lines apart.
+# What tells two lines of a loop apart.
 KEY = ("part", "function", "file", "line", "callback", "thread")
-UNKNOWN = ("?", "", 0)
 
 
-def add(raw: Raw, stacks: Iterable[LateStack]) -> None:
-    """Gives each loop of the process its `lines`, the longest time first, and the sum of ended
-    loops those of the others."""
+def distribute(raw: Raw) -> None:
+    """Gives each loop of the process, and of its children, its `lines`, the longest time first, and
+    the sum of ended loops those of the others."""
+    for child in raw["children"]:
+        distribute(child)
     separate = {row["serial"] for row in raw["loops"]}
     names = {row["native_id"]: row["name"] for row in raw["threads"] if row["name"]}
     loops: dict[int, dict[tuple[Any, ...], Raw]] = {}
-    for serial, _, part, stack, callback, holder, late_ns, readings in stacks:
-        thread = names.get(holder, f"thread {holder}") if holder else None
-        key = (PARTS[part], *(stack[-1] if stack else UNKNOWN), callback, thread)
-        lines = loops.setdefault(serial if serial in separate else 0, {})
-        line = lines.get(key)
-        if line is None:
-            line = lines[key] = dict(zip(KEY, key, strict=True)) | {"late_ns": 0, "readings": 0}
-        line["late_ns"] += late_ns
-        line["readings"] += readings
+    for found in raw["late_lines"]:
+        line = {
+            "part": PARTS[found["part"] % len(PARTS)],
+            "function": found["function"] or "?",
+            "file": found["file"],
+            "line": found["line"],
+            "callback": found["callback"] or None,
+            "thread": _thread(found["holder"], names),
+            "late_ns": found["late_ns"],
+            "readings": found["readings"],
+        }
+        lines = loops.setdefault(found["serial"] if found["serial"] in separate else 0, {})
+        same = lines.setdefault(tuple(line[name] for name in KEY), line)
+        if same is not line:
+            same["late_ns"] += line["late_ns"]
+            same["readings"] += line["readings"]
     for row in raw["loops"]:
         row["lines"] = ordered(loops.get(row["serial"], {}).values())
+
+
+def _thread(native_id: int, names: dict[int, str]) -> str | None:
+    return names.get(native_id, f"thread {native_id}") if native_id else None
 
 
 def difference(after: Iterable[Raw], before: Iterable[Raw]) -> list[Raw]:

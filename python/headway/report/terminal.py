@@ -350,9 +350,9 @@ def _late_lines(row: EventLoopRow, style: Style) -> list[str]:
             where += f", held by {columns.name(line.thread)}"
         lines += _labelled(line.part, line.late_s, where, style)
     other_s = row.late_s - sum(line.late_s for line in shown)
-    # A child's stacks are not known to its parent.
-    if shown and other_s >= LEAST_LATE * row.late_s:
-        lines += _labelled("other", other_s, "other lines, and before the first reading", style)
+    if other_s >= LEAST_LATE * row.late_s:
+        which = "other lines, and before the first reading" if shown else "before the first reading"
+        lines += _labelled("other", other_s, which, style)
     return lines
 
 

@@ -19,6 +19,7 @@ mod event_loop;
 pub mod file;
 pub mod free_list;
 mod gil;
+mod late_line;
 pub mod mapping;
 mod process;
 pub mod state;
@@ -27,6 +28,7 @@ mod thread;
 
 pub use event_loop::LoopCounters;
 pub use gil::{GilCounters, gap};
+pub use late_line::{LateLine, LateLineRow};
 pub use process::{
     GILS, LOOPS, NO_GIL, ProcessCounters, ROWS, forget_process, of_this_process,
     set_of_this_process,

@@ -6,6 +6,7 @@ use headway_measure::clock;
 
 use super::event_loop::LoopCounters;
 use super::gil::GilCounters;
+use super::late_line::{LATE_LINES, LateLine};
 use super::state;
 use super::text::{Name, Text};
 use super::thread::ThreadCounters;
@@ -67,6 +68,7 @@ pub struct ProcessCounters {
     pub command: Text<COMMAND_BYTES>,
     pub gils: [GilCounters; GILS],
     pub loops: [LoopCounters; LOOPS],
+    pub late_lines: [LateLine; LATE_LINES],
     pub threads: [ThreadCounters; ROWS],
 }
 
@@ -97,6 +99,7 @@ impl ProcessCounters {
             each.clear();
             each.state.store(state::FREE, Relaxed);
         }
+        self.late_lines.iter().for_each(LateLine::clear);
         self.python.set(python.as_bytes());
         // A forked process that installs the meter again keeps its origin.
         if self.parent_pid.load(Relaxed) == 0 {

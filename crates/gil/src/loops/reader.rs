@@ -16,7 +16,8 @@ use headway_measure::clock::{self, now_ns};
 use super::late_stacks::{self, PARTS, Part};
 use super::{late_ns, runners};
 use crate::counters::{
-    self, LOOPS, LoopCounters, NO_GIL, ProcessCounters, ThreadCounters, free_list, state,
+    self, LOOPS, LateLineRow, LoopCounters, NO_GIL, ProcessCounters, ThreadCounters, free_list,
+    state,
 };
 use crate::gil::Gil;
 use crate::installation;
@@ -205,7 +206,12 @@ pub struct LoopReader {
     loops: Vec<Watched>,
     /// What a stack shows, by its node.
     shown: HashMap<u32, Shown>,
+    lines: Lines,
 }
+
+/// The entries of lines that have been found: by the number of the counters, the part, the charged
+/// node, the loop's node, and the holder. `None` if there was no room.
+type Lines = HashMap<(u32, u32, u32, u32, u32), Option<usize>>;
 
 /// What a stack shows of a loop.
 #[derive(Clone)]
@@ -218,7 +224,13 @@ struct Shown {
 impl LoopReader {
     pub fn new() -> Self {
         let loops = (0..LOOPS).map(|_| Watched::default()).collect();
-        Self { memory: Foreign::new(), calls: Calls::new(), loops, shown: HashMap::new() }
+        Self {
+            memory: Foreign::new(),
+            calls: Calls::new(),
+            loops,
+            shown: HashMap::new(),
+            lines: HashMap::new(),
+        }
     }
 
     /// The thread ends.
@@ -262,7 +274,7 @@ impl LoopReader {
         let number = counters.begun.load(Relaxed);
         let watched = self.loops.get_mut(index)?;
         if watched.number != 0 && (watched.number != number || began_ns == 0) {
-            charge(watched, counters, store);
+            charge(watched, counters, store, process, &mut self.lines);
             watched.number = 0;
         }
         let which = (counters.serial.load(Relaxed), counters.loops.load(Relaxed));
@@ -373,7 +385,7 @@ impl LoopReader {
         }
         watched.last = sample;
         if sample.at_ns.saturating_sub(watched.charged_at_ns) >= CHARGE_NS {
-            charge_readings(watched, counters, store);
+            charge_readings(watched, counters, store, process, &mut self.lines);
             watched.charged_at_ns = sample.at_ns;
         }
         let same = |reading: &Reading| (reading.own, reading.holder) == (own, holder);
@@ -449,7 +461,13 @@ fn add_parts(parts_ns: &mut [u64; 3], more_ns: [u64; 3]) {
 }
 
 /// Charges the readings of an iteration that has ended.
-fn charge(watched: &mut Watched, counters: &LoopCounters, store: &Store) {
+fn charge(
+    watched: &mut Watched,
+    counters: &LoopCounters,
+    store: &Store,
+    process: &ProcessCounters,
+    lines: &mut Lines,
+) {
     if counters.left.load(Relaxed) == watched.number {
         return;
     }
@@ -463,11 +481,17 @@ fn charge(watched: &mut Watched, counters: &LoopCounters, store: &Store) {
         complete(&mut watched.readings, watched.last_reading, rest_ns, watched.before_ns);
         watched.before_ns = [0; 3];
     }
-    charge_readings(watched, counters, store);
+    charge_readings(watched, counters, store, process, lines);
 }
 
 /// Charges what has been read of an iteration.
-fn charge_readings(watched: &mut Watched, counters: &LoopCounters, store: &Store) {
+fn charge_readings(
+    watched: &mut Watched,
+    counters: &LoopCounters,
+    store: &Store,
+    process: &ProcessCounters,
+    lines: &mut Lines,
+) {
     let mut read_ns = watched.before_ns;
     for reading in &watched.readings {
         add_parts(&mut read_ns, reading.parts_ns);
@@ -476,6 +500,7 @@ fn charge_readings(watched: &mut Watched, counters: &LoopCounters, store: &Store
     watched.before_ns = [0; 3];
     add_parts(&mut watched.charged_ns, read_ns);
     let of_loop = [watched.which.0, counters.native_id.load(Relaxed)];
+    let mut charged = Vec::new();
     let tables = store.lock();
     for reading in watched.readings.drain(..) {
         for (part, ns) in PARTS.into_iter().zip(reading.parts_ns) {
@@ -486,10 +511,63 @@ fn charge_readings(watched: &mut Watched, counters: &LoopCounters, store: &Store
             if ns != 0 {
                 // Without room, the time stays in the difference to the loop's sums.
                 tables.charge(late_stacks::key(of_loop, part, node, reading.own, holder), ns);
+                charged.push(((of_loop[0], part as u32, node, reading.own, holder), ns));
             }
         }
     }
+    drop(tables);
     watched.last_reading = None;
+    for (key, ns) in charged {
+        let line = *lines.entry(key).or_insert_with(|| line_of(key, store, process));
+        if let Some(line) = line.and_then(|index| process.late_lines.get(index)) {
+            line.charge(ns);
+        }
+    }
+}
+
+/// The entry of a line, which gets one if there is room.
+fn line_of(
+    (serial, part, node, own, holder): (u32, u32, u32, u32, u32),
+    store: &Store,
+    process: &ProcessCounters,
+) -> Option<usize> {
+    let mut resolver = Resolver::new(store);
+    let innermost = late_stacks::frames_of(&mut resolver, node).pop();
+    let innermost =
+        innermost.unwrap_or_else(|| Frame { function: "".into(), file: "".into(), line: 0 });
+    let own = late_stacks::frames_of(&mut resolver, own);
+    let callback = runners::callback(&own).unwrap_or_default().to_owned();
+    let Frame { function, file, line } = innermost;
+    let row = LateLineRow {
+        serial,
+        part,
+        function,
+        file,
+        line,
+        callback,
+        holder,
+        ..LateLineRow::default()
+    };
+    for (index, entry) in process.late_lines.iter().enumerate() {
+        match entry.row() {
+            None => {
+                entry.begin(&row);
+                return Some(index);
+            }
+            // Two stacks may have one line. The texts of an entry may be cut.
+            Some(kept) => {
+                let is_same = (kept.serial, kept.part, kept.line, kept.holder)
+                    == (row.serial, row.part, row.line, row.holder)
+                    && row.function.starts_with(&kept.function)
+                    && row.file.ends_with(&kept.file)
+                    && row.callback.starts_with(&kept.callback);
+                if is_same {
+                    return Some(index);
+                }
+            }
+        }
+    }
+    None
 }
 
 /// Adds the time after the last reading to it, and divides `before_ns` among all, so that they add

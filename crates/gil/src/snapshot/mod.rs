@@ -18,7 +18,9 @@ use headway_sched::PolicyName;
 
 use crate::counters::file::Reader;
 use crate::counters::mapping::{self, MappingError};
-use crate::counters::{self, GilCounters, NO_GIL, ProcessCounters, ThreadCounters};
+use crate::counters::{
+    self, GilCounters, LateLine, LateLineRow, NO_GIL, ProcessCounters, ThreadCounters,
+};
 use crate::counters::{aggregation, free_list, state};
 use crate::gil::Gil;
 use crate::registry::{gils, threads};
@@ -60,6 +62,8 @@ pub struct Snapshot {
     /// `None` on a build with a GIL.
     pub parks: Option<Parks>,
     pub loops: Vec<LoopRow>,
+    /// The lines that loops were late for.
+    pub late_lines: Vec<LateLineRow>,
     /// From which duration on an iteration of a loop is late.
     pub late_loop_ns: u64,
     /// Threads that waited for events and found no room for a loop.
@@ -239,6 +243,7 @@ fn head(process: &ProcessCounters) -> Snapshot {
         switch_interval_us: process.switch_interval_us.load(Relaxed),
         unmeasured_events: process.unmeasured.load(Relaxed),
         unmeasured_gils: process.unmeasured_gils.load(Relaxed),
+        late_lines: process.late_lines.iter().filter_map(LateLine::row).collect(),
         late_loop_ns: crate::loops::late_ns(process),
         unmeasured_loops: process.unmeasured_loops.load(Relaxed),
         ..Snapshot::default()
