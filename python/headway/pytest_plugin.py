@@ -84,7 +84,7 @@ class Meter:
         if self._loop_limit_s is None or self._refusal:
             yield
             return
-        # What fixtures did since a loop ran last.
+        # Fixtures may have run for long since a loop ran last.
         engine.leave_loops()
         before = gil.snapshot()
         outcome = yield

@@ -14,7 +14,7 @@ const MAX_PENDING: usize = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LateLine {
     pub call: Call,
-    /// What the loop ran; "" if it is not known.
+    /// The coroutine or callback that the loop ran; "" if it is not known.
     pub callback: String,
     /// The thread that held the GIL, where the loop waited for it.
     pub holder: String,
@@ -30,7 +30,7 @@ pub struct LateLines {
     pub other_ns: [u64; PARTS.len()],
 }
 
-/// What identifies a stack: thread, part, stack, callback, holder.
+/// The identity of a stack: thread, part, stack, callback, holder.
 type Charged = (u32, u32, Vec<Frame>, Option<String>, u32);
 
 impl LateLines {

@@ -430,7 +430,7 @@ fields! {
     1291 LATE_FUNCTION "late_function" Text Key,
     // FILE:NUMBER.
     1292 LATE_PLACE "late_place" Text Key,
-    // What the loop ran.
+    // The coroutine or callback that the loop ran.
     1293 LATE_CALLBACK "late_callback" Text Key,
     // The thread that held the GIL, where the loop waited for it.
     1294 LATE_HOLDER "late_holder" Text Key,

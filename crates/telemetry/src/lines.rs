@@ -17,7 +17,7 @@ pub const NUMBER_OF_HANDOFF: u32 = 1;
 pub const NUMBER_OF_NOT_RECORDED: u32 = 2;
 pub const FIRST: u32 = 16;
 
-/// What an event loop does in an iteration, as the outermost calls of the stacks of late ones.
+/// The parts of an iteration of an event loop, as the outermost calls of the stacks of late ones.
 pub const PARTS: [&str; 3] = ["(computed)", "(waited)", "(blocked)"];
 
 /// Between a drop of a GIL and the next take.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     Raw = dict[str, Any]
 
 PARTS = ("computed", "waited", "blocked")
-# What tells two lines of a loop apart.
+# The fields by which two lines of a loop differ.
 KEY = ("part", "function", "file", "line", "callback", "thread")
 
 
@@ -47,7 +47,7 @@ def _thread(native_id: int, names: dict[int, str]) -> str | None:
 
 
 def difference(after: Iterable[Raw], before: Iterable[Raw]) -> list[Raw]:
-    """What was added to the lines of a loop since `before`."""
+    """The additions to the lines of a loop since `before`."""
     earlier = {tuple(line[name] for name in KEY): line for line in before}
     lines = []
     for line in after:

@@ -162,7 +162,7 @@ def described(
 
 
 def did(part: str, has_gil: bool) -> str:
-    """What a loop did in a part of an iteration."""
+    """Names the part of an iteration, as a verb."""
     if part == COMPUTED:
         return "computed"
     if part == WAITED:
@@ -195,7 +195,7 @@ def place(function: str, file: str, line: int) -> str:
 
 
 def advice(lateness: Lateness, has_gil: bool, policy: str) -> str:
-    """What makes the longest part shorter, in a sentence."""
+    """Says in a sentence how to make the longest part shorter."""
     part = lateness.by_length()[0][0]
     if part == COMPUTED:
         if not has_gil:

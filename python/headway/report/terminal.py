@@ -335,13 +335,22 @@ def _event_loops(rows: Sequence[EventLoopRow], style: Style) -> list[str]:
 
 
 def _late_lines(row: EventLoopRow, style: Style) -> list[str]:
-    if not row.late:
+    """The late iterations of a loop, if it has any, and the lines of code that they ran."""
+    facts = []
+    if row.late:
+        count, limit = units.number(row.late, "iteration"), units.seconds(row.late_limit_s)
+        facts += [
+            f"{count} of {limit} or longer, {units.seconds(row.late_s)} in all",
+            f"an event waits {units.seconds(row.mean_lag_s)} on average",
+        ]
+    if row.iterating_now_s:
+        facts.append(f"one that had lasted {units.seconds(row.iterating_now_s)} and had not ended")
+    if not facts:
         return []
-    shown = [line for line in row.lines if line.late_s >= LEAST_LATE * row.late_s][:MAX_LINES]
-    lines = [
-        f"  {columns.name(row.name)}: {units.number(row.late, 'iteration')} of "
-        f"{units.seconds(row.late_limit_s)} or longer, {units.seconds(row.late_s)} in all"
-    ]
+    said = f"{columns.name(row.name)}: {'; '.join(facts)}"
+    lines = [f"  {line}" for line in _wrap(said, style.width - 2)]
+    late_s = row.late_s + (row.iterating_now_s or 0.0)
+    shown = [line for line in row.lines if line.late_s >= LEAST_LATE * late_s][:MAX_LINES]
     for line in shown:
         where = event_loops.code(line)
         if line.callback is not None:
@@ -349,8 +358,8 @@ def _late_lines(row: EventLoopRow, style: Style) -> list[str]:
         if line.thread is not None:
             where += f", held by {columns.name(line.thread)}"
         lines += _labelled(line.part, line.late_s, where, style)
-    other_s = row.late_s - sum(line.late_s for line in shown)
-    if other_s >= LEAST_LATE * row.late_s:
+    other_s = late_s - sum(line.late_s for line in shown)
+    if other_s >= LEAST_LATE * late_s:
         which = "other lines, and before the first reading" if shown else "before the first reading"
         lines += _labelled("other", other_s, which, style)
     return lines

@@ -9,7 +9,7 @@ use super::text::Text;
 /// Lines of a process; further ones are not kept.
 pub const LATE_LINES: usize = 128;
 
-/// What late iterations of an event loop are charged to. All zero bytes are an unused entry.
+/// A line that late iterations of an event loop are charged to. All zero bytes are an unused entry.
 ///
 /// Writer: the reader of stacks, and an install while it does not run. Readers: any thread or
 /// process. The times are relaxed; `serial` is stored last, with release, and read first, with

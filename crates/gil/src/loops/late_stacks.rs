@@ -1,4 +1,4 @@
-//! What late iterations are charged to: stacks, in tables of their own that are as those of a
+//! The stacks that late iterations are charged to, in tables of their own that are as those of a
 //! contention profile.
 //!
 //! The reader of stacks is the only writer, so no hook waits for the lock of the tables.
@@ -24,7 +24,7 @@ pub enum Part {
 
 pub const PARTS: [Part; 3] = [Part::Computed, Part::Waited, Part::Blocked];
 
-/// What late iterations are charged to, since the first one of the process.
+/// A stack that late iterations are charged to, since the first one of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateStack {
     /// The number of the loop's counters; see `LoopCounters::serial`.

@@ -18,7 +18,7 @@
 //! [`wait_began`], [`wait_ended`] and [`closed`] run in hooks, without a GIL.
 //!
 //! - [`reader`]: the stacks of late iterations.
-//! - [`late_stacks`]: what these are charged with.
+//! - [`late_stacks`]: the time that these are charged with.
 //! - [`runners`]: the functions by which a stack shows a loop.
 
 mod late_stacks;
@@ -114,7 +114,7 @@ fn is_another_loop(counters: &LoopCounters, descriptor: c_int, now_ns: u64) -> b
     waits >= OTHER_WAITS && now_ns.saturating_sub(began_ns) >= OTHER_NS
 }
 
-/// What came before is no iteration.
+/// The thread runs another loop; the time before is no iteration.
 #[cold]
 #[inline(never)]
 fn begin_another_loop(counters: &LoopCounters, descriptor: c_int) {

@@ -188,7 +188,7 @@ struct Watched {
     before_ns: [u64; 3],
     last: Sample,
     core_waited_ns: u64,
-    /// What has been charged of this iteration, and when.
+    /// The parts of this iteration that have been charged, and the time of the last charge.
     charged_ns: [u64; 3],
     charged_at_ns: u64,
     /// The number of the counters, and of the loop.
@@ -204,7 +204,7 @@ pub struct LoopReader {
     memory: Foreign,
     calls: Calls,
     loops: Vec<Watched>,
-    /// What a stack shows, by its node.
+    /// For each node of a stack, whether it is in a loop.
     shown: HashMap<u32, Shown>,
     lines: Lines,
 }
@@ -213,7 +213,7 @@ pub struct LoopReader {
 /// node, the loop's node, and the holder. `None` if there was no room.
 type Lines = HashMap<(u32, u32, u32, u32, u32), Option<usize>>;
 
-/// What a stack shows of a loop.
+/// The relation of a stack to a loop.
 #[derive(Clone)]
 struct Shown {
     is_in_loop: bool,

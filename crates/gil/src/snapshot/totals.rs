@@ -147,7 +147,7 @@ impl Totals {
             if present != state::FREE {
                 counters.duration.add_to(&mut duration);
             }
-            // What is one iteration may be a client that waits once.
+            // A single iteration may be that of a client that waits once.
             if present != state::AGGREGATE && duration.count() < FEWEST_ITERATIONS {
                 continue;
             }
