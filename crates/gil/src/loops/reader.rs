@@ -249,9 +249,7 @@ impl LoopReader {
         for index in 0..LOOPS - 1 {
             let counters = process.event_loop(index);
             if counters.state.load(Acquire) != state::LIVE {
-                if let Some(watched) = self.loops.get_mut(index) {
-                    *watched = Watched::default();
-                }
+                self.end_of_loop(index, counters, process, store);
                 continue;
             }
             if let Some(due_ns) = self.look_at(index, counters, process, store, layout) {
@@ -260,6 +258,21 @@ impl LoopReader {
         }
         LOOKS.fetch_add(1, SeqCst);
         next_ns
+    }
+
+    /// The thread of a loop has ended, or there was none.
+    fn end_of_loop(
+        &mut self,
+        index: usize,
+        counters: &LoopCounters,
+        process: &ProcessCounters,
+        store: &Store,
+    ) {
+        let Some(watched) = self.loops.get_mut(index) else { return };
+        if watched.number != 0 && watched.which.0 == counters.serial.load(Relaxed) {
+            charge(watched, counters, store, process, &mut self.lines);
+        }
+        *watched = Watched::default();
     }
 
     fn look_at(
