@@ -96,6 +96,7 @@ mod tests {
         let frame =
             |function: &str, line| Frame { function: function.into(), file: "app.py".into(), line };
         LateStack {
+            serial: 1,
             native_id: 7,
             part,
             stack: vec![frame("main", 1), frame("work", line)],

@@ -378,6 +378,7 @@ mod tests {
         let mut state = State::default();
         assert_eq!(late_rows(&mut state, S), (0, vec![]));
         let late = |line: u32, part: u32, late_ns: u64| LateStack {
+            serial: 1,
             native_id: 1,
             part,
             stack: vec![Frame { function: "f".into(), file: "/site/app.py".into(), line }],
