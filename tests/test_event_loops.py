@@ -547,6 +547,14 @@ async def main():
 """
 
 
+def test_with_a_limit_the_first_late_iteration_has_its_line(tmp_path: Path) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(BLOCKING.replace("range(8)", "range(1)") + "asyncio.run(main())\n")
+    [row], _ = loops_of(tmp_path, "--loop-limit", "20ms", program)
+    assert row["late"] == 1
+    assert charged(row, "blocked", "handle") >= 0.9 * row["late_blocked_s"]
+
+
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGKILL"])
 def test_a_program_that_a_signal_ends_leaves_the_lines(tmp_path: Path, number: str) -> None:
     program, file = tmp_path / "app.py", tmp_path / "report.json"

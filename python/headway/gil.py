@@ -54,7 +54,8 @@ def install(
     set together with the policy. `ledger` is the path of a file for the counters, so that `headway
     report` can read them if the process crashes, or the descriptor of an empty file.
     `loop_limit_s` is the duration in seconds from which on an iteration of an event loop is late,
-    0.02 at first; None keeps it.
+    0.02 at first; None keeps it. With a limit the stacks of late loops are read from the first one
+    on, and otherwise from the second.
 
     Raises `ValueError` for an unknown policy or a limit that is not above 0. Raises `Unsupported`,
     with the reason, if the meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a

@@ -69,8 +69,6 @@ class Meter:
         self._loop_limit_s = loop_limit_s
         try:
             gil.install(policy or ("interval" if self._is_own else None), loop_limit_s=loop_limit_s)
-            if loop_limit_s is not None:
-                engine.read_loops()
         except Unsupported as error:
             self._refusal = str(error)
 

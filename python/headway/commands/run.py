@@ -99,7 +99,7 @@ report FILE --trace OUT` writes it, if --json FILE was given too.
 
 Of a program with an event loop the report says how late the loop was: the time of each iteration,
 divided into what it computed, waited for the GIL, and blocked. Once an iteration was late, a thread
-of Headway reads the stacks of later ones that are.
+of Headway reads the stacks of later ones that are; with --loop-limit also of the first.
 
 With --profile it also says which lines made threads wait: every nanosecond that a thread waits for
 a GIL is charged to the stack of the thread that holds it, and to the stack of the thread that
@@ -195,7 +195,8 @@ def prepare_parser(parser: argparse.ArgumentParser | QuickParser) -> None:
         metavar="S",
         type=argument(LOOP_LIMIT),
         help="an iteration of an event loop (asyncio, uvloop, trio and others) of this duration is "
-        "late, and the report names the lines that it was late for (default: 20ms)",
+        "late, and the report names the lines that it was late for: from the first late iteration "
+        "on with this option, otherwise from the second (default: 20ms)",
     )
     policy_flags.add_options(parser)
     parser.add_argument(

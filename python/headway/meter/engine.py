@@ -60,8 +60,10 @@ def install(
 
 
 def set_loop_limit(limit_s: float) -> None:
-    """Says from which duration on an iteration of an event loop is late. The meter is installed."""
+    """Says from which duration on an iteration of an event loop is late, and reads the stacks of
+    late ones from now on. The meter is installed."""
     _native().loops_late_from(round(limit_s * 1e9))
+    read_loops()
 
 
 def read_loops() -> None:
