@@ -41,6 +41,7 @@ pytestmark = [
     pytest.mark.skipif(may_not_trace(), reason="kernel.yama.ptrace_scope forbids it"),
     pytest.mark.skipif(BY_GDB and not shutil.which("gdb"), reason="there is no gdb"),
     pytest.mark.skipif(not GIL_ENABLED, reason="this interpreter runs without a GIL"),
+    pytest.mark.usefixtures("working_gdb"),
 ]
 
 

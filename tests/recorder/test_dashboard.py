@@ -20,7 +20,7 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed here")
 
 import chromium  # noqa: E402
-import test_event_loops  # noqa: E402
+import test_recorded_loops  # noqa: E402
 from launch import GIL_ENABLED, environment, python  # noqa: E402
 from made_recording import AFTER_PIDS, BEFORE_PIDS, HOSTILE, INTERVAL_S, send  # noqa: E402
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
@@ -806,7 +806,7 @@ def test_late_event_loops_are_drawn_with_what_they_do(
     page = watching.page
     page.goto(f"{live.url}/#/loops?last=60")
     expect(page.get_by_text("No process with an event loop reported")).to_be_visible()
-    program = test_event_loops.running(tmp_path, live, "block")
+    program = test_recorded_loops.running(tmp_path, live, "block")
     try:
         blocked = card(page, "What late loops do")
         wait_until_painted(blocked.locator("canvas"), "red", 100)
