@@ -22,6 +22,11 @@ from process_tree import children
 
 from headway.attach import target
 
+# Tests with a gdb of their own, for the fixture.
+OWN_GDB = (
+    "test_a_gdb_that_aborts_leaves_nothing_where_the_user_is",
+    "test_a_gdb_that_cannot_call_functions_is_not_let_into_the_program",
+)
 HERE = Path(__file__).resolve().parent
 BY_GDB = sys.version_info < (3, 14)
 
@@ -487,6 +492,26 @@ def test_a_process_with_a_debugger_is_refused() -> None:
 
 
 @pytest.mark.skipif(not BY_GDB, reason="3.14 needs no gdb")
+def test_a_gdb_that_cannot_call_functions_is_not_let_into_the_program(tmp_path: Path) -> None:
+    """As gdb 13 on processors with AMX. The system call that it interrupts fails."""
+    failing, called = tmp_path / "gdb", tmp_path / "called"
+    said = "Couldn't write extended state status: Bad address."
+    failing.write_text(f'#!/bin/sh\necho "$*" >>{called}\necho "{said}"\n')
+    failing.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    with running() as program:
+        result = headway("attach", str(program.pid), env=environment(PATH=path))
+        assert result.returncode == 2
+        assert result.stderr == (
+            f"headway attach: this gdb cannot call a function in a process of this machine ({said}"
+            f"); process {program.pid} was left alone\n"
+        )
+        commands = called.read_text()
+        assert commands.count("--batch") == 1
+        assert f"-p {program.pid}" not in commands
+
+
+@pytest.mark.skipif(not BY_GDB, reason="3.14 needs no gdb")
 def test_a_gdb_that_aborts_leaves_nothing_where_the_user_is(tmp_path: Path) -> None:
     commands, here = tmp_path / "bin", tmp_path / "here"
     commands.mkdir()
@@ -498,7 +523,7 @@ def test_a_gdb_that_aborts_leaves_nothing_where_the_user_is(tmp_path: Path) -> N
     with running() as program:
         result = headway("attach", str(program.pid), cwd=here, env=environment(PATH=path))
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.endswith(f"could not attach to process {program.pid}: sorry\n")
+    assert result.stderr.endswith(f"(sorry); process {program.pid} was left alone\n")
     assert list(here.iterdir()) == []
 
 

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,8 @@ GDB_LIMIT_S = 20
 # Of the program's Python, not of gdb's own.
 OF_PYTHON = ("PYTHONHOME", "PYTHONPATH")
 PAUSE_S = 0.05
+# A program that waits.
+IDLE = "import time; time.sleep(60)"
 FUNCTION = "headway_attach_run"
 # A wait that CPython and programs make; and functions of the allocator and the loader, which may
 # have their locks.
@@ -59,6 +62,7 @@ class Gdb:
 
     def ask(self, script: str, within_s: float) -> None:
         """Raises `Refused` if no thread was at a safe point within this time, or if gdb failed."""
+        self._try_on_another(os.path.dirname(script))
         deadline = time.monotonic() + within_s
         while True:
             said = self._run(script)
@@ -75,6 +79,34 @@ class Gdb:
                     f"was left alone (its threads are in {found})"
                 )
             time.sleep(PAUSE_S)
+
+    def _try_on_another(self, folder: str) -> None:
+        """Has gdb call a function in a process that does not matter. Raises `Refused` if it cannot:
+        gdb 13 does not know the registers of processors with AMX, and the system call that it
+        interrupted fails in the process."""
+        with subprocess.Popen([sys.executable, "-IS", "-c", IDLE]) as other:
+            try:
+                command = [self._program, "--batch", "-nx", "-nh", "-p", str(other.pid)]
+                called = subprocess.run(
+                    [*command, "-ex", 'printf "HEADWAY %d\\n", (int)getpid()'],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    env={**os.environ, "DEBUGINFOD_URLS": ""},
+                    timeout=GDB_LIMIT_S,
+                    text=True,
+                    errors="replace",
+                ).stdout
+            except subprocess.TimeoutExpired:
+                called = f"no answer within {GDB_LIMIT_S} s"
+            finally:
+                other.kill()
+        if f"HEADWAY {other.pid}" not in called:
+            raise Refused(
+                f"this gdb cannot call a function in a process of this machine ({_reason(called)});"
+                f" process {self._target.pid} was left alone"
+            )
 
     def _run(self, script: str) -> str:
         """Returns what gdb printed. It is never killed: after its call has begun, its death would
@@ -190,5 +222,6 @@ def _reason(said: str) -> str:
     failed = re.search(r"^HEADWAY failed (.*)$", said, re.MULTILINE)
     if failed:
         return failed[1]
-    lines = said.strip().splitlines()
+    # Not "[Inferior 1 (process 7) detached]".
+    lines = [line for line in said.strip().splitlines() if not line.startswith("[")]
     return lines[-1] if lines else "it ended without a word"
