@@ -82,7 +82,7 @@ SITUATIONS = [
     Situation("collections_of_others", (COLLECTION,), ("work collected",), is_for_ci=True),
     Situation("explicit_collections", (COLLECTION,), ("batch collected",)),
     Situation("alone", NO_WAITING),
-    Situation("loop_that_blocks_itself", NO_WAITING, ("at a time",), is_for_ci=True),
+    Situation("loop_that_blocks_itself", ("Late event loop",), ("it computed",), is_for_ci=True),
     Situation("sleepers", NO_WAITING),
     Situation("hashing", NO_WAITING),
     Situation("lock_of_the_program", NO_WAITING),
