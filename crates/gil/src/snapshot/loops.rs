@@ -62,7 +62,10 @@ pub(super) fn loop_rows(
         if row.name.is_empty() {
             row.name = row
                 .native_id
-                .and_then(|id| name_in(process, id).or_else(|| name_of(id)))
+                .and_then(|id| {
+                    let named = name_in(process, id).or_else(|| name_of(id));
+                    named.filter(|name| !name.is_empty()).or_else(|| name_of_main(process, id))
+                })
                 .unwrap_or_default();
         }
         row
@@ -105,6 +108,12 @@ pub(super) fn iterating_ns(counters: &LoopCounters, now_ns: u64) -> u64 {
         began_ns if began_ns == 0 || !is_seen => 0,
         began_ns => now_ns.saturating_sub(began_ns),
     }
+}
+
+/// Python's name of the main thread, of which a forked process on a build without a GIL may have no
+/// counters but those of its loop.
+fn name_of_main(process: &ProcessCounters, native_id: u32) -> Option<String> {
+    (process.pid.load(Relaxed) as u32 == native_id).then(|| "MainThread".to_owned())
 }
 
 /// The name of a thread, which its counters for a GIL have.
