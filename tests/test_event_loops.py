@@ -187,7 +187,7 @@ def test_what_a_program_does_between_two_runs_of_one_loop_is_no_iteration() -> N
         show(rows())
     """
     [[row]] = run(code)
-    assert row["late"] == 1
+    assert 0.2 <= sum(parts_of(row).values()) < 0.2 + 0.25
     assert charged(row, "computed", "compute") > 0
 
 
@@ -325,7 +325,8 @@ def test_the_loop_of_an_interpreter_with_a_gil_of_its_own() -> None:
         show(rows())
     """
     [[row]] = run(code)
-    assert (row["name"], row["late"]) == ("other", 5)
+    assert row["name"] == "other"
+    assert row["late"] >= 5
     parts = parts_of(row)
     assert parts["computed"] >= 0.99 * 5 * 0.05
     assert parts["blocked"] >= 0.99 * 5 * 0.1
@@ -347,7 +348,7 @@ def test_what_runs_in_a_greenlet_is_part_of_the_iteration() -> None:
         show(rows())
     """
     [[row]] = run(code)
-    assert row["late"] == 7
+    assert row["late"] >= 7
     assert row["late_computed_s" if GIL_ENABLED else "late_blocked_s"] > 0.1
     assert charged(row, "computed", "compute") > 0
 
@@ -369,7 +370,8 @@ def test_a_second_loop_of_a_thread_is_measured_though_it_is_of_another_kind() ->
         show([first["late"], second["late"]])
     """
     [[first, second]] = run(code)
-    assert (first, second) == (3, 8)
+    assert first >= 3
+    assert second >= first + 5
 
 
 def test_a_callback_that_waits_with_epoll_itself_blocks() -> None:
@@ -390,7 +392,7 @@ def test_a_callback_that_waits_with_epoll_itself_blocks() -> None:
         show(rows())
     """
     [[row]] = run(code)
-    assert row["late"] == 4
+    assert row["late"] >= 4
     assert row["late_blocked_s"] >= 0.9 * 4 * 0.1
 
 
@@ -565,7 +567,7 @@ def test_a_program_that_a_signal_ends_leaves_the_lines(tmp_path: Path, number: s
     if number == "SIGKILL":
         assert headway("report", file, "--json", file).returncode == 0
     [row] = json.loads(file.read_text())["event_loops"]
-    assert row["late"] == 8
+    assert row["late"] >= 8
     assert charged(row, "blocked", "handle") >= 0.7 * row["late_blocked_s"]
     assert row["lines"][0]["callback"] == "main"
 
