@@ -133,8 +133,8 @@ def missing(loop: str) -> str:
 
 @contextmanager
 def before_others() -> Iterator[bool]:
-    """What is started here runs before all other programs, if it may, so that it does not wait for
-    a core; False if it may not."""
+    """A program that is started here runs before all others, if it may, so that it does not wait
+    for a core; False if it may not."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:

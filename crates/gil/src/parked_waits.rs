@@ -163,6 +163,13 @@ pub fn stopping(counters: &ThreadCounters) -> (u64, u64) {
     (counters.forced_waits.load(Relaxed), counters.forced_waited_ns.load(Relaxed))
 }
 
+/// The sum of all waits without a GIL.
+pub fn waited_ns(counters: &ThreadCounters) -> u64 {
+    parked(counters).sum_ns.load(Relaxed)
+        + suspended(counters).sum_ns.load(Relaxed)
+        + stopping(counters).1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

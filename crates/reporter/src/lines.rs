@@ -3,8 +3,8 @@
 //!
 //! A tick has numbers instead of names (`headway_telemetry::lines`). Its rows, with those of no
 //! line, are what threads waited since the last tick. What the profile has not charged to a stack
-//! yet is part of a later tick. The callers of the lines are in `call_tree`, and the lines for which
-//! event loops were late in `late_lines`; they share the numbers.
+//! yet is part of a later tick. The callers of the lines are in `call_tree`. The lines for which
+//! event loops were late are in `late_lines`, and share the numbers.
 
 use super::call_tree::CallTree;
 use super::calls::{Call, NO_PYTHON, cut};

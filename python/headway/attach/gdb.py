@@ -28,8 +28,8 @@ GDB_LIMIT_S = 20
 # Of the program's Python, not of gdb's own.
 OF_PYTHON = ("PYTHONHOME", "PYTHONPATH")
 PAUSE_S = 0.05
-# A program that waits.
-IDLE = "import time; time.sleep(60)"
+# A program that waits until its standard input ends, as it does with this process.
+IDLE = "import sys; sys.stdin.read()"
 FUNCTION = "headway_attach_run"
 # A wait that CPython and programs make; and functions of the allocator and the loader, which may
 # have their locks.
@@ -84,7 +84,7 @@ class Gdb:
         """Has gdb call a function in a process that does not matter. Raises `Refused` if it cannot:
         gdb 13 does not know the registers of processors with AMX, and the system call that it
         interrupted fails in the process."""
-        with subprocess.Popen([sys.executable, "-IS", "-c", IDLE]) as other:
+        with subprocess.Popen([sys.executable, "-IS", "-c", IDLE], stdin=subprocess.PIPE) as other:
             try:
                 command = [self._program, "--batch", "-nx", "-nh", "-p", str(other.pid)]
                 called = subprocess.run(
@@ -93,7 +93,7 @@ class Gdb:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     cwd=folder,
-                    env={**os.environ, "DEBUGINFOD_URLS": ""},
+                    env=_environment(),
                     timeout=GDB_LIMIT_S,
                     text=True,
                     errors="replace",
@@ -116,7 +116,6 @@ class Gdb:
             raise Refused("headway's extension module is missing")
         commands, output = f"{script}.gdb", f"{script}.out"
         Path(commands).write_text(_commands(self._target, module.origin, script))
-        kept = {name: value for name, value in os.environ.items() if name not in OF_PYTHON}
         with open(output, "w") as said:
             # A session of its own: Ctrl-C and a closed terminal do not reach it. In the folder of
             # the script, and not where the user is: a gdb that aborts may leave a core file.
@@ -127,7 +126,7 @@ class Gdb:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 cwd=os.path.dirname(script),
-                env={**kept, "DEBUGINFOD_URLS": ""},
+                env=_environment(),
             )
         try:
             gdb.wait(GDB_LIMIT_S)
@@ -137,6 +136,11 @@ class Gdb:
                 f"{GDB_LIMIT_S} s; it goes on, and then does nothing"
             ) from None
         return Path(output).read_text(errors="replace")
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in OF_PYTHON}
+    return {**kept, "DEBUGINFOD_URLS": ""}
 
 
 def _commands(target: Target, module: str, script: str) -> str:

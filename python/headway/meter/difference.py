@@ -40,7 +40,7 @@ def difference(after: Raw, before: Raw) -> Raw:
     result = dict(after)
     for key in ("wall_ns", "unmeasured_events"):
         result[key] = after[key] - before[key]
-    result["gils"] = _rows(after["gils"], before["gils"], _gil_key, _sum_of_gils)
+    result["gils"] = _rows(after["gils"], before["gils"], _gil_key, _one_sum)
     gone = {_gil_key(row): row["id"] for row in before["gils"]}
     for row in after["gils"]:
         gone.pop(_gil_key(row), None)
@@ -54,7 +54,7 @@ def difference(after: Raw, before: Raw) -> Raw:
     result["threads"] = _rows(after["threads"], before["threads"], _thread_key, sum_of_threads)
     if after["parks"] is not None and before["parks"] is not None:
         result["parks"] = _parks(after["parks"], before["parks"])
-    result["loops"] = _rows(after["loops"], before["loops"], _loop_key, _sum_of_loops)
+    result["loops"] = _rows(after["loops"], before["loops"], _loop_key, _one_sum)
     for row in result["loops"]:
         former = [each for each in before["loops"] if _loop_key(each) == _loop_key(row)]
         lines = [line for each in former for line in each.get("lines", ())]
@@ -97,15 +97,11 @@ def _loop_key(row: Raw) -> tuple[Any, ...]:
     return ("sum",) if row["folded"] else (row["native_id"], row["serial"])
 
 
-def _sum_of_loops(_row: Raw) -> list[tuple[Any, ...]]:
-    return [("sum",)]
-
-
 def _gil_key(row: Raw) -> tuple[Any, ...]:
     return ("sum",) if row["folded"] else (row["id"], row["interpreter"])
 
 
-def _sum_of_gils(_row: Raw) -> list[tuple[Any, ...]]:
+def _one_sum(_row: Raw) -> list[tuple[Any, ...]]:
     return [("sum",)]
 
 

@@ -134,18 +134,16 @@ def described_row(row: EventLoopRow, has_gil: bool) -> str:
         line = row.lines[0] if row.lines else None
         where = "" if line is None else f": it {did(line.part, has_gil)}{_where(row, line.part)}"
         return f"{name} has not looked for events {present}{where}."
-    said = described(found, name, "it", has_gil, lambda part: _where(row, part))
+    said = described(found, name, has_gil, lambda part: _where(row, part))
     is_longest = found.present_s > found.longest_s
     return f"{said} It has looked for none {present}." if is_longest else said
 
 
-def described(
-    lateness: Lateness, name: str, pronoun: str, has_gil: bool, where: Callable[[str], str]
-) -> str:
-    """A sentence on the late iterations of `name`, for which `pronoun` stands. `where` returns the
-    code of a part, as in ", in crunch (app.py:12)", or ""."""
+def described(lateness: Lateness, name: str, has_gil: bool, where: Callable[[str], str]) -> str:
+    """A sentence on the late iterations of `name`. `where` returns the code of a part, as in
+    " in crunch (app.py:12)", or ""."""
     (first, first_s), (second, second_s), _ = lateness.by_length()
-    cause = f"{pronoun} {did(first, has_gil)}{where(first)}"
+    cause = f"it {did(first, has_gil)}{where(first)}"
     if second_s >= SECOND_PART * lateness.late_s:
         cause += (
             f" for {units.seconds(first_s)}, and {did(second, has_gil)}{where(second)} for "

@@ -114,7 +114,7 @@ impl LoopCounters {
         }
     }
 
-    /// Runs `change` so that `copy_of` copies all of it or nothing.
+    /// Runs `change` so that `copy_from` copies all of it or nothing.
     #[inline]
     pub fn changing(&self, change: impl FnOnce()) {
         let sequence = self.sequence.load(Relaxed);

@@ -8,6 +8,7 @@ use super::text::Text;
 
 /// Lines of a process; further ones are not kept.
 pub const LATE_LINES: usize = 128;
+const FILE_BYTES: usize = 160;
 
 /// A line that late iterations of an event loop are charged to. All zero bytes are an unused entry.
 ///
@@ -24,7 +25,7 @@ pub struct LateLine {
     late_ns: AtomicU64,
     readings: AtomicU64,
     function: Text<96>,
-    file: Text<160>,
+    file: Text<FILE_BYTES>,
     callback: Text<96>,
 }
 
@@ -71,7 +72,7 @@ impl LateLine {
         self.line.store(row.line, Relaxed);
         self.holder.store(row.holder, Relaxed);
         self.function.set(row.function.as_bytes());
-        self.file.set(end_of(&row.file, 160).as_bytes());
+        self.file.set(end_of(&row.file, FILE_BYTES).as_bytes());
         self.callback.set(row.callback.as_bytes());
         self.serial.store(row.serial, Release);
     }

@@ -282,9 +282,7 @@ fn times_of_this_thread(process: &ProcessCounters) -> Times {
     }
     if process.sees_parks.load(Relaxed) != 0 {
         if let Some(counters) = rows::waits_without_gil_of_this_thread() {
-            times.waited_ns += parked_waits::parked(counters).sum_ns.load(Relaxed)
-                + parked_waits::suspended(counters).sum_ns.load(Relaxed)
-                + parked_waits::stopping(counters).1;
+            times.waited_ns += parked_waits::waited_ns(counters);
         }
     }
     times

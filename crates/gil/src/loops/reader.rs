@@ -633,9 +633,7 @@ fn sample(
     for (row, counters) in rows_of(process, native_id) {
         let index = counters.gil.load(Relaxed) as usize;
         if index == NO_GIL {
-            sample.waited_ns += parked_waits::parked(counters).sum_ns.load(Relaxed)
-                + parked_waits::suspended(counters).sum_ns.load(Relaxed)
-                + parked_waits::stopping(counters).1;
+            sample.waited_ns += parked_waits::waited_ns(counters);
             continue;
         }
         let gil = gils::all().get(index);

@@ -52,7 +52,7 @@ def sentence(inputs: DiagnosisInputs) -> str | None:
     present = f"for {units.seconds(lateness.present_s)}."
     if not lateness.late:
         return f"{name} has not looked for events {present}"
-    said = event_loops.described(lateness, name, "it", has_gil, lambda part: _where(inputs, part))
+    said = event_loops.described(lateness, name, has_gil, lambda part: _where(inputs, part))
     # One that ended since is among the others.
     is_longest = lateness.present_s > lateness.longest_s
     return f"{said} It has looked for none {present}" if is_longest else said
