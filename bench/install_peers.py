@@ -19,7 +19,7 @@ from pathlib import Path
 import sitting
 from builds import FREE_THREADED
 from installed import folder_for
-from peers import PEERS, ROOT
+from peers import PEERS, ROOT, SITE
 
 from headway.programs.processes import ProgramError
 
@@ -112,6 +112,10 @@ def install_all(folder: Path) -> int:
     common = install(folder, "--requirement", str(BENCH / "requirements.txt"))
     if common is not None:
         raise ProgramError(f"bench/requirements.txt: {common}")
+    why = install(folder, "--requirement", str(SITE / "requirements.txt"))
+    if why is not None:
+        failed += 1
+        say(f"without bench/site_servers.py: {why}")
     for name, requirements in peers().items():
         say(requirements[0])
         why = install(folder, *requirements)

@@ -8,7 +8,7 @@ installed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +18,26 @@ from headway.options import DEFAULT_SWITCH_INTERVAL_S
 from headway_lab.measured import apache
 
 ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "examples" / "site"
 HEADWAY = "headway"
 # The cost of serving that the kernel alone causes: programs/answers.c.
 FLOOR = "floor"
+# For bench/site_servers.py alone: no threads, and no WSGI.
+GUNICORN_SYNC = "gunicorn sync"
+UVICORN = "uvicorn"
 # More connections than any benchmark opens.
 CONNECTIONS = 20_000
 KEEP_ALIVE_S = 600
 
 
 class Application(NamedTuple):
+    """`static` has files for the URLs below /static/, which servers that can do so serve
+    themselves."""
+
     folder: Path
     module: str
     callable: str
+    static: Path | None = None
 
     def __str__(self) -> str:
         return f"{self.module}:{self.callable}"
@@ -41,6 +49,8 @@ APPLICATIONS = {
     "bodies": Application(PROGRAMS, "bodies", "app"),
     "flask": Application(ROOT / "tests" / "apps", "flask_site", "app"),
     "django": Application(ROOT / "tests" / "apps", "django_site", "application"),
+    "bookshop": Application(SITE, "bookshop.wsgi", "application", SITE / "bookshop" / "static"),
+    "bookshop_fastapi": Application(SITE, "bookshop_fastapi", "app"),
 }
 
 
@@ -48,7 +58,8 @@ class Server(NamedTuple):
     """A server as one cell runs it. `policy` and `interpreters` apply to Headway alone: the policy
     None is its default, and each interpreter has a GIL of its own; 0 interpreters mean that it
     serves in the main one. `python` runs Headway; None is the Python that runs the benchmark. Peers
-    have their own. `telemetry` is the socket that Headway's processes report to."""
+    have their own. `telemetry` is the socket that Headway's processes report to. With `preload` the
+    application is loaded before the processes are forked."""
 
     name: str
     processes: int
@@ -59,6 +70,7 @@ class Server(NamedTuple):
     free_threading: bool = False
     python: Path | None = None
     telemetry: str | None = None
+    preload: bool = False
 
     @property
     def shape(self) -> str:
@@ -77,6 +89,8 @@ class Server(NamedTuple):
             words.append("free-threaded")
         if self.telemetry is not None:
             words.append("reporting")
+        if self.preload:
+            words.append("preloaded")
         return " ".join(words)
 
     def parameters(self) -> dict[str, Any]:
@@ -90,6 +104,7 @@ class Server(NamedTuple):
             "interpreters": self.interpreters,
             "free_threading": self.free_threading,
             "telemetry": self.telemetry is not None,
+            "preload": self.preload,
         }
 
     def __str__(self) -> str:
@@ -126,12 +141,26 @@ def granian(launch: Launch) -> list[str]:
     words += ["--workers", str(launch.server.processes)]
     words += ["--blocking-threads", str(launch.server.threads)]
     words += ["--backpressure", str(CONNECTIONS), "--log-level", "error"]
+    if launch.application.static is not None:
+        words += ["--static-path-route", "/static"]
+        words += ["--static-path-mount", str(launch.application.static)]
     return [*words, "--port", str(launch.port), str(launch.application)]
 
 
 def gunicorn(launch: Launch) -> list[str]:
-    words = [str(launch.bin / "gunicorn"), "--worker-class", "gthread", "--no-control-socket"]
-    words += ["--workers", str(launch.server.processes), "--threads", str(launch.server.threads)]
+    threads = ["--worker-class", "gthread", "--threads", str(launch.server.threads)]
+    return gunicorn_with(threads, launch)
+
+
+def gunicorn_sync(launch: Launch) -> list[str]:
+    return gunicorn_with(["--worker-class", "sync"], launch)
+
+
+def gunicorn_with(worker: Sequence[str], launch: Launch) -> list[str]:
+    words = [str(launch.bin / "gunicorn"), *worker, "--no-control-socket"]
+    words += ["--workers", str(launch.server.processes)]
+    if launch.server.preload:
+        words += ["--preload"]
     words += ["--keep-alive", str(KEEP_ALIVE_S), "--worker-connections", str(CONNECTIONS)]
     words += ["--graceful-timeout", "1", "--log-level", "error"]
     return [*words, "--bind", f"127.0.0.1:{launch.port}", str(launch.application)]
@@ -154,6 +183,8 @@ def uwsgi(launch: Launch) -> list[str]:
     words += ["--max-fd", str(2 * CONNECTIONS), "--enable-threads", "--chdir", str(launch.folder)]
     words += ["--processes", str(launch.server.processes)]
     words += ["--threads", str(launch.server.threads)]
+    if launch.application.static is not None:
+        words += ["--static-map", f"/static={launch.application.static}"]
     return [*words, "--module", str(launch.application)]
 
 
@@ -168,6 +199,13 @@ WSGIProcessGroup bench
 WSGIApplicationGroup %{{GLOBAL}}
 """
 )
+STATIC_DIRECTIVES = """\
+LoadModule alias_module {modules}/mod_alias.so
+Alias /static/ {folder}/
+<Directory {folder}>
+  Require all granted
+</Directory>
+"""
 
 
 def mod_wsgi(launch: Launch) -> list[str]:
@@ -179,6 +217,8 @@ def mod_wsgi(launch: Launch) -> list[str]:
         python_path=named.folder,
         home=launch.folder,
     )
+    if named.static is not None:
+        directives += STATIC_DIRECTIVES.format(modules=apache.MODULES, folder=named.static)
     script = f"from {named.module} import {named.callable} as application\n"
     express = launch.bin / "mod_wsgi-express"
     return apache.command(launch.folder, launch.port, express, script, directives)
@@ -194,6 +234,8 @@ def headway(launch: Launch) -> list[str]:
     words += ["--switch-interval", str(server.switch_interval_s)]
     if server.policy is not None:
         words += ["--policy", server.policy]
+    if server.preload:
+        words += ["--preload"]
     if server.telemetry is not None:
         words += ["--telemetry", f"unix:{server.telemetry}"]
     if server.interpreters:
@@ -203,6 +245,15 @@ def headway(launch: Launch) -> list[str]:
     if server.free_threading or here:
         words += ["--free-threading"]
     return words
+
+
+def uvicorn(launch: Launch) -> list[str]:
+    """Runs in Headway's environment; a policy makes it a guest of Headway's."""
+    guest = [] if launch.server.policy is None else [f"HEADWAY=policy={launch.server.policy}"]
+    words = ["env", *guest, str(launch.server.python or sys.executable), "-m", "uvicorn"]
+    words += ["--workers", str(launch.server.processes), "--no-access-log"]
+    words += ["--log-level", "error", "--timeout-keep-alive", str(KEEP_ALIVE_S)]
+    return [*words, "--port", str(launch.port), str(launch.application)]
 
 
 def floor(launch: Launch) -> list[str]:
@@ -233,6 +284,6 @@ PEERS = {
 
 def command(launch: Launch) -> list[str]:
     """The command line of a peer, of Headway or of the floor."""
-    ours = {HEADWAY: headway, FLOOR: floor}
+    ours = {HEADWAY: headway, FLOOR: floor, GUNICORN_SYNC: gunicorn_sync, UVICORN: uvicorn}
     start = ours.get(launch.server.name) or PEERS[launch.server.name].command
     return start(launch)

@@ -13,6 +13,7 @@ headway serve beside other WSGI servers, once bench/install_peers.py has install
   server_frameworks    the same in Flask and in Django
   server_mixed         light requests beside pages that compute
   server_shapes        processes x threads at several switch intervals, as published for mod_wsgi
+  server_processes     light requests beside pages that compute in one process, and in others
   server_idle          10,000 idle connections
   server_interpreters  interpreters with own GILs, and threads without one
 
@@ -39,7 +40,8 @@ simulator:
   what_if              what is predicted from a recording, beside what then happens
 
 `make bench` then runs three experiments of `headway bench`: latency, throughput and countdown.
-bench/simulated_echo.py, which lays simulated rows of `echo` beside measured ones, is run by itself.
+These are run by themselves: bench/simulated_echo.py, which lays simulated rows of `echo` beside
+measured ones, and bench/site_servers.py, a Django site under all servers, of an hour and more.
 Options go to every benchmark that has them; each has more of its own: bench/NAME.py --help.
 """
 
@@ -74,6 +76,7 @@ SERVER_BENCHMARKS = (
     "server_frameworks",
     "server_mixed",
     "server_shapes",
+    "server_processes",
     "server_idle",
     "server_interpreters",
 )

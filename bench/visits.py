@@ -49,10 +49,15 @@ def warn_once() -> None:
 
 
 def visit(
-    port: int, light_per_s: float, connections: int, heavy_visitors: int, seconds: float
+    port: int,
+    light_per_s: float,
+    connections: int,
+    heavy_visitors: int,
+    seconds: float,
+    heavy_port: int | None = None,
 ) -> dict[str, float]:
-    """The clients' figures for one window."""
-    arguments = (port, light_per_s, connections, heavy_visitors)
+    """The clients' figures for one window. The heavy page may be another server's."""
+    arguments = [port, light_per_s, connections, heavy_visitors, heavy_port or port]
     with program(STOCK, "page_client", *map(str, arguments), folder=PROGRAMS) as client:
         if not client.answer()["before_others"]:
             warn_once()

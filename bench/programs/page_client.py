@@ -1,12 +1,13 @@
 """Visitors of `pages`: light requests at a given rate, whatever the server does, and heavy ones.
 
-    page_client.py PORT LIGHT_PER_S CONNECTIONS HEAVY_VISITORS
+    page_client.py PORT LIGHT_PER_S CONNECTIONS HEAVY_VISITORS [HEAVY_PORT]
 
 Light requests are an open loop: each has its intended start, at a random moment of its period, and
 its latency counts from there, also if it had to wait for one of the CONNECTIONS. A heavy visitor
-asks for the next page when the last has come. One thread does it all, with select(), whose timeout
-is exact to the microsecond. It runs before all others if it may (SCHED_FIFO, a right of root's): a
-client on another machine does not wait for a core behind the server's threads either.
+asks for the next page when the last has come, at HEAVY_PORT if it is named. One thread does it all,
+with select(), whose timeout is exact to the microsecond. It runs before all others if it may
+(SCHED_FIFO, a right of root's): a client on another machine does not wait for a core behind the
+server's threads either.
 
 It answers with the latencies of the light requests that the window intends, in seconds; those that
 are still under way some time after its end get the time until then.
@@ -103,7 +104,12 @@ class Visit:
     """All visitors of one window, from the warm-up to the grace after its end."""
 
     def __init__(
-        self, port: int, light_per_s: float, connections: int, heavy_visitors: int
+        self,
+        port: int,
+        light_per_s: float,
+        connections: int,
+        heavy_visitors: int,
+        heavy_port: int,
     ) -> None:
         self._port = port
         self._connections = connections
@@ -112,7 +118,7 @@ class Visit:
         self._idle = [Connection(port)]
         self._under_way: set[Connection] = set()
         self._late: deque[int] = deque()
-        self._heavy = [Connection(port) for _ in range(heavy_visitors)]
+        self._heavy = [Connection(heavy_port) for _ in range(heavy_visitors)]
         self.latencies_s: list[float] = []
         self.light_within = 0
         self.heavy_within = 0
@@ -187,8 +193,14 @@ def run_before_others() -> bool:
 
 
 def main() -> None:
-    port, light_per_s, connections, heavy_visitors = sys.argv[1:]
-    visit = Visit(int(port), float(light_per_s), int(connections), int(heavy_visitors))
+    port, light_per_s, connections, heavy_visitors, *heavy_port = sys.argv[1:]
+    visit = Visit(
+        int(port),
+        float(light_per_s),
+        int(connections),
+        int(heavy_visitors),
+        int(heavy_port[0] if heavy_port else port),
+    )
     window.say(before_others=run_before_others())
     visit.run(window.hear_window())
     window.answer(

@@ -1,0 +1,390 @@
+"""The bookshop of examples/site under `headway serve` and under what people would choose instead.
+
+A Django site on PostgreSQL with twelve queries a page, a search, an API, logins, uploads, a report,
+a slow service behind it, and visitors who think between their pages. Each server's best shape,
+processes x threads, is searched first: every shape at one rate, then the two best at the rates
+between which they fail. A server *sustains* a rate if the p99 of the light pages stays below 100 ms
+and no request fails. Its score is the highest such rate; its figures are then taken at half of its
+rate, at its rate and at 130 % of it.
+
+Every window is a file of --folder, with each request's page, begin, latency and status. A command
+that is given again goes on with the windows that are not there. Two runs are two folders.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import site_window
+import sitting
+from figures import number, table
+from peers import GUNICORN_SYNC, HEADWAY, SITE, UVICORN, Server
+from server_hello import shape
+from site_window import LIGHT, PAGES, Site, Window
+
+from headway.errors import CommandError
+from headway.programs import signals
+from headway.programs.processes import ProgramError
+from headway.programs.progress import clear_progress, progress
+
+sys.path.insert(0, str(SITE))
+import services
+
+NAME = "site_servers"
+LIGHT_P99_S = 0.1
+# Beyond its rate a server is useful if a visitor of a light page waits no longer than this.
+USEFUL_S = 1.0
+OVERLOAD = 1.3
+STEP = 1.05
+STRIDE = 8
+OVERLOAD_S, RECOVERY_S = 15.0, 25.0
+SHAPES = ((1, 8), (1, 16), (2, 4), (2, 8), (3, 4), (4, 4))
+PROCESSES_ALONE = tuple((count, 1) for count in (2, 4, 6, 8, 12))
+FINALISTS = 2
+
+SERVERS: dict[str, tuple[Server, Sequence[tuple[int, int]]]] = {
+    "headway": (Server(HEADWAY, 1, 1, preload=True), SHAPES),
+    "gunicorn": (Server("gunicorn", 1, 1, preload=True), SHAPES),
+    "gunicorn-sync": (Server(GUNICORN_SYNC, 1, 1, preload=True), PROCESSES_ALONE),
+    "granian": (Server("granian", 1, 1), SHAPES),
+    "uwsgi": (Server("uwsgi", 1, 1), SHAPES),
+    "mod_wsgi": (Server("mod_wsgi", 1, 1), SHAPES),
+    "waitress": (Server("waitress", 1, 1), tuple((1, threads) for threads in (4, 8, 16))),
+    "fastapi": (Server(UVICORN, 1, 1), ((1, 1), (2, 1), (3, 1))),
+    "fastapi-priority": (Server(UVICORN, 1, 1, "priority"), ((1, 1), (2, 1), (3, 1))),
+}
+
+
+def candidates(
+    name: str, shapes: Sequence[tuple[int, int]] | None
+) -> tuple[Server, Sequence[tuple[int, int]]]:
+    server, its_shapes = SERVERS[name]
+    return server, shapes or its_shapes
+
+
+class Windows:
+    """The windows of a folder: measured where their file is missing."""
+
+    def __init__(self, folder: Path, site: Callable[[], Site], seconds: float) -> None:
+        self._folder = folder
+        self._site = site
+        self._seconds = seconds
+        self.failed: dict[Server, str] = {}
+
+    def window(self, server: Server, rate: float, repeat: int = 0) -> Window | None:
+        """A window at a rate. None if the server fails, which `failed` then tells."""
+        return self._kept(server, rate, self._seconds, None, f"{rate:.1f}-{repeat}")
+
+    def overload(self, server: Server, rate: float) -> Window | None:
+        """A window at 130 % of `rate`, and then at half of it."""
+        after = (rate / 2, RECOVERY_S)
+        return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, f"{rate:.1f}-overload")
+
+    def _kept(
+        self,
+        server: Server,
+        rate: float,
+        seconds: float,
+        after: tuple[float, float] | None,
+        name: str,
+    ) -> Window | None:
+        if server in self.failed:
+            return None
+        label = server.label.replace(" ", "-")
+        file = self._folder / f"{label}-{server.shape}-{name}.json.gz"
+        if file.exists():
+            return Window.read(file)
+        if signals.continued.is_set():
+            raise KeyboardInterrupt
+        progress(f"{NAME}: {server} at {rate:.1f} requests/s")
+        application = "bookshop_fastapi" if server.name == UVICORN else "bookshop"
+        try:
+            found = self._site().window(server, application, rate, seconds, after=after)
+            if found.late:
+                # Once more: another guest of the machine may have had the core.
+                found = self._site().window(server, application, rate, seconds, after=after)
+        except ProgramError as error:
+            self.failed[server] = str(error)
+            return None
+        finally:
+            clear_progress()
+        found.written(file)
+        print(line(found), flush=True)
+        return found
+
+
+def line(window: Window) -> str:
+    said = (
+        f"{window.server} at {window.rate:.1f}/s: light p99 "
+        f"{window.latency_s(LIGHT, 0.99) * 1e3:.0f} ms, {window.failures} failed, CPU "
+        f"{window.site_cpu:.2f} site, {window.database_cpu:.2f} database, {window.load_cpu:.2f} k6"
+    )
+    return f"{said}; discarded, k6 was late" if window.late else said
+
+
+def sustains(window: Window | None) -> bool:
+    if window is None or window.late:
+        return False
+    return window.failures == 0 and window.latency_s(LIGHT, 0.99) < LIGHT_P99_S
+
+
+class Search:
+    """The highest rate that a server sustains, on a scale of steps of 5 %."""
+
+    def __init__(self, windows: Windows, server: Server) -> None:
+        self._windows = windows
+        self._server = server
+
+    def sustains(self, step: int) -> bool:
+        """Of two windows one must do: the machine is shared."""
+        rate = STEP**step
+        return any(sustains(self._windows.window(self._server, rate, n)) for n in range(2))
+
+    def highest(self, near: float) -> float:
+        """0.0 if it sustains none from a fifth of `near` on."""
+        step = round(math.log(near, STEP))
+        low, high = step, step
+        while self.sustains(high):
+            low, high = high, high + STRIDE
+        if low == high:
+            low -= STRIDE
+            while not self.sustains(low):
+                low, high = low - STRIDE, low
+                if STEP**low < near / 5:
+                    return 0.0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.sustains(middle) else (low, middle)
+        return STEP**low
+
+
+class Score(NamedTuple):
+    server: Server
+    rate: float
+    at_rate: Window
+    at_half: Window
+    overload: Window
+
+
+def coarse(
+    windows: Windows, base: Server, shapes: Sequence[tuple[int, int]], rate: float
+) -> list[Server]:
+    """The shapes that do best at one rate: nothing fails, and the p99 of the light pages is low."""
+    found = []
+    for processes, threads in shapes:
+        server = base._replace(processes=processes, threads=threads)
+        window = windows.window(server, rate)
+        if window is not None:
+            found.append((window.failures > 0, window.latency_s(LIGHT, 0.99), server))
+    return [server for _, _, server in sorted(found, key=lambda each: each[:2])][:FINALISTS]
+
+
+def score(
+    windows: Windows, base: Server, shapes: Sequence[tuple[int, int]], near: float
+) -> Score | None:
+    highest = {
+        server: Search(windows, server).highest(near)
+        for server in coarse(windows, base, shapes, near)
+    }
+    highest = {server: rate for server, rate in highest.items() if rate > 0}
+    if not highest:
+        return None
+    server = max(highest, key=lambda each: highest[each])
+    rate = highest[server]
+    sustained = (windows.window(server, rate, repeat) for repeat in range(2))
+    at_rate = next(filter(sustains, sustained))
+    at_half, overload = windows.window(server, rate / 2), windows.overload(server, rate)
+    if at_rate is None or at_half is None or overload is None:
+        return None
+    return Score(server, rate, at_rate, at_half, overload)
+
+
+def useful_per_s(window: Window) -> float:
+    """Light pages that were answered in time, a second, before the rate fell."""
+    return (
+        sum(
+            not request.failed and request.latency_s <= USEFUL_S and request.begin_s < OVERLOAD_S
+            for request in window.of(LIGHT)
+        )
+        / OVERLOAD_S
+    )
+
+
+def recovery_s(window: Window) -> float:
+    """The seconds from the fall of the rate until nine of ten light pages of each further second
+    are answered within 100 ms."""
+    slow = [
+        second
+        for second in range(math.floor(RECOVERY_S))
+        if not answered_in_time(window, OVERLOAD_S + second)
+    ]
+    return 0.0 if not slow else slow[-1] + 1.0
+
+
+def answered_in_time(window: Window, from_s: float) -> bool:
+    begun = [r for r in window.of(LIGHT) if from_s <= r.begin_s < from_s + 1]
+    slow = sum(r.failed or r.latency_s > LIGHT_P99_S for r in begun)
+    return slow <= 0.1 * len(begun)
+
+
+HEADINGS = (
+    *("server", "shape", "requests/s", "p99 at half", "at the rate", "memory MB"),
+    *("CPU s/1000", "useful/s", "failed", "recovery s", "k6's CPU"),
+)
+
+
+def print_scores(scores: Sequence[Score]) -> None:
+    rows = []
+    for each in sorted(scores, key=lambda score: -score.rate):
+        rows.append(
+            (
+                each.server.label,
+                each.server.shape,
+                f"{each.rate:.1f}",
+                number(each.at_half.latency_s(LIGHT, 0.99) * 1e3),
+                number(each.at_rate.latency_s(LIGHT, 0.99) * 1e3),
+                number(each.at_rate.pss_bytes / 1e6),
+                number(1000 * each.at_half.site_cpu / each.at_half.answered_per_s),
+                number(useful_per_s(each.overload)),
+                str(each.overload.failures),
+                number(recovery_s(each.overload)),
+                number(each.at_rate.load_cpu),
+            )
+        )
+    print(table(HEADINGS, rows))
+    print(
+        "requests/s: the highest rate at which the p99 of the light pages stays below 100 ms and\n"
+        "nothing fails. p99: of the light pages, in ms. memory: PSS at that rate. CPU: of the\n"
+        "server's processes, at half. useful: light pages within a second, at 130 %; failed: then\n"
+        "and while the load falls to half; recovery: from then. k6's CPU: of one core."
+    )
+
+
+def print_pages(scores: Sequence[Score]) -> None:
+    headings = ("p50, p99 in ms at half", *PAGES)
+    rows = []
+    for each in sorted(scores, key=lambda score: -score.rate):
+        cells = []
+        for page in PAGES:
+            if each.at_half.of([page]):
+                low, high = (each.at_half.latency_s([page], share) for share in (0.5, 0.99))
+                cells.append(f"{number(low * 1e3)}, {number(high * 1e3)}")
+            else:
+                cells.append("-")
+        rows.append((each.server.label, *cells))
+    print(table(headings, rows, names=1))
+
+
+def write(scores: Sequence[Score], failed: dict[Server, str], file: Path) -> None:
+    """Writes the figures without the requests."""
+    kept = [
+        {
+            **each.server.parameters(),
+            "rate": each.rate,
+            **{
+                name: {**window._asdict(), "requests": len(window.requests)}
+                for name, window in each._asdict().items()
+                if isinstance(window, Window)
+            },
+            "light_p99_s": [
+                window.latency_s(LIGHT, 0.99) for window in (each.at_half, each.at_rate)
+            ],
+            "useful_per_s": useful_per_s(each.overload),
+            "recovery_s": recovery_s(each.overload),
+        }
+        for each in scores
+    ]
+    said = {str(server): why for server, why in failed.items()}
+    file.write_text(json.dumps({"scores": kept, "failed": said}, indent=1) + "\n")
+
+
+@contextmanager
+def sites() -> Iterator[Callable[[], Site]]:
+    """Starts the database and the service when the first window needs them."""
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
+        started: list[Site] = []
+        opened = services.services()
+
+        def site() -> Site:
+            if not started:
+                progress(f"{NAME}: filling the database")
+                started.append(Site(opened.__enter__(), Path(folder)))
+            return started[0]
+
+        try:
+            yield site
+        finally:
+            if started:
+                opened.__exit__(None, None, None)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = sitting.Parser(NAME, __doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the windows are kept")
+    parser.add_argument(
+        "--server",
+        nargs="+",
+        choices=tuple(SERVERS),
+        default=tuple(SERVERS),
+        metavar="NAME",
+        help=f"which servers: {', '.join(SERVERS)} (default: all)",
+    )
+    parser.add_argument(
+        "--shape",
+        type=shape,
+        nargs="+",
+        metavar="PxT",
+        help="processes x threads, instead of those that each server is tried with",
+    )
+    parser.add_argument(
+        "--rate",
+        type=sitting.at_least_one,
+        default=60,
+        metavar="N",
+        help="requests a second at which all shapes are tried first (default: 60)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=sitting.positive_seconds,
+        default=15.0,
+        metavar="S",
+        help="how long a window is (default: 15)",
+    )
+    signals.watch()
+    try:
+        options = parser.parse_args(arguments)
+        site_window.check()
+        options.folder.mkdir(parents=True, exist_ok=True)
+        with sites() as site:
+            windows = Windows(options.folder, site, options.seconds)
+            scores = [
+                found
+                for name in options.server
+                if (found := score(windows, *candidates(name, options.shape), options.rate))
+                is not None
+            ]
+        print_scores(scores)
+        print()
+        print_pages(scores)
+        for server, why in windows.failed.items():
+            print(f"without {server}: {why}")
+        write(scores, windows.failed, options.folder / "scores.json")
+    except (CommandError, services.Missing) as error:
+        clear_progress()
+        print(f"bench {NAME}: {error}", file=sys.stderr)
+        return error.exit_code if isinstance(error, CommandError) else 2
+    except KeyboardInterrupt:
+        clear_progress()
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

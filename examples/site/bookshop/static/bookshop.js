@@ -1,0 +1,3 @@
+for (const form of document.forms) {
+	form.addEventListener("submit", () => form.classList.add("sent"));
+}
