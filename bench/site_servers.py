@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import site_window
 import sitting
+from builds import FREE_THREADED_PYTHON
 from figures import number, table
 from peers import GUNICORN_SYNC, HEADWAY, SITE, UVICORN, Server
 from server_hello import shape
@@ -57,6 +58,10 @@ SERVERS: dict[str, tuple[Server, Sequence[tuple[int, int]]]] = {
     "uwsgi": (Server("uwsgi", 1, 1), SHAPES),
     "mod_wsgi": (Server("mod_wsgi", 1, 1), SHAPES),
     "waitress": (Server("waitress", 1, 1), tuple((1, threads) for threads in (4, 8, 16))),
+    "free-threaded": (
+        Server(HEADWAY, 1, 1, free_threading=True, python=FREE_THREADED_PYTHON),
+        ((1, 4), (1, 8), (1, 16)),
+    ),
     "fastapi": (Server(UVICORN, 1, 1), ((1, 1), (2, 1), (3, 1))),
     "fastapi-priority": (Server(UVICORN, 1, 1, "priority"), ((1, 1), (2, 1), (3, 1))),
 }
@@ -67,6 +72,10 @@ def candidates(
 ) -> tuple[Server, Sequence[tuple[int, int]]]:
     server, its_shapes = SERVERS[name]
     return server, shapes or its_shapes
+
+
+def application_of(server: Server) -> str:
+    return "bookshop_fastapi" if server.name == UVICORN else "bookshop"
 
 
 class Windows:
@@ -87,6 +96,16 @@ class Windows:
         after = (rate / 2, RECOVERY_S)
         return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, f"{rate:.1f}-overload")
 
+    def told(self, server: Server, rate: float) -> str:
+        """What `headway top` says of a window."""
+        file = self._folder / f"told-{server.shape}-{rate:.1f}.txt"
+        if not file.exists():
+            progress(f"{NAME}: {server} at {rate:.1f} requests/s, reporting")
+            text = self._site().told(server, application_of(server), rate, self._seconds)
+            clear_progress()
+            file.write_text(text)
+        return file.read_text()
+
     def _kept(
         self,
         server: Server,
@@ -104,7 +123,7 @@ class Windows:
         if signals.continued.is_set():
             raise KeyboardInterrupt
         progress(f"{NAME}: {server} at {rate:.1f} requests/s")
-        application = "bookshop_fastapi" if server.name == UVICORN else "bookshop"
+        application = application_of(server)
         try:
             found = self._site().window(server, application, rate, seconds, after=after)
             if found.late:
@@ -370,9 +389,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if (found := score(windows, *candidates(name, options.shape), options.rate))
                 is not None
             ]
-        print_scores(scores)
-        print()
-        print_pages(scores)
+            print_scores(scores)
+            print()
+            print_pages(scores)
+            for each in scores:
+                if each.server.name == HEADWAY:
+                    for rate in (each.rate, OVERLOAD * each.rate):
+                        print(f"\nheadway top at {rate:.1f} requests/s:")
+                        print(windows.told(each.server, rate))
         for server, why in windows.failed.items():
             print(f"without {server}: {why}")
         write(scores, windows.failed, options.folder / "scores.json")

@@ -137,18 +137,13 @@ class Site:
     ) -> Window:
         found = self.photo.with_name("load.csv")
         found.unlink(missing_ok=True)
-        last_s = TAIL_S if after is None else after[1] + TAIL_S
-        # The second phase ends with the tail of its own rate.
-        values = {
-            "URL": f"http://127.0.0.1:{served.port}",
-            "RATE": f"{rate:g}",
-            "SECONDS": f"{WARM_UP_S + seconds + (TAIL_S if after is None else 0):g}",
-            "PHOTO": str(self.photo),
-            "VISITORS": str(visitors(max(rate, after[0] if after else 0))),
-        }
+        # The last phase goes on for the tail.
+        values = self._values(rate, WARM_UP_S + seconds + (TAIL_S if after is None else 0))
+        values["URL"] = f"http://127.0.0.1:{served.port}"
+        length_s = seconds
         if after is not None:
             values["AFTER"] = f"{after[0]:g}:{after[1] + TAIL_S:g}"
-        length_s = seconds + (last_s - TAIL_S)
+            length_s += after[1]
         with loading(values, found) as load:
             # k6 makes its visitors first; its first row tells when it begins.
             began_s = first_row_s(load, found)
@@ -177,6 +172,35 @@ class Site:
             lateness_p99_s=percentile(sorted(lateness_s), 0.99),
             dropped=dropped,
         )
+
+    def told(self, server: Server, application: str, rate: float, seconds: float) -> str:
+        """`headway top` on a window of Headway's server: its verdict and its tables."""
+        self.running.restore()
+        path = self.photo.with_name("telemetry.sock")
+        server = server._replace(telemetry=str(path))
+        values = self._values(rate, WARM_UP_S + seconds + TAIL_S)
+        with serving(
+            server, application, PEERS_FOLDER / "bin", **self.running.environment
+        ) as served:
+            values["URL"] = f"http://127.0.0.1:{served.port}"
+            found = self.photo.with_name("load.csv")
+            found.unlink(missing_ok=True)
+            with loading(values, found) as load:
+                first_row_s(load, found)
+                time.sleep(WARM_UP_S)
+                words = [sys.executable, "-m", "headway", "top", "--once", f"unix:{path}"]
+                shown = subprocess.run(
+                    [*words, "--window", f"{seconds:g}"], capture_output=True, text=True
+                )
+        return shown.stdout or shown.stderr
+
+    def _values(self, rate: float, seconds: float) -> dict[str, str]:
+        return {
+            "RATE": f"{rate:g}",
+            "SECONDS": f"{seconds:g}",
+            "PHOTO": str(self.photo),
+            "VISITORS": str(visitors(rate)),
+        }
 
     def _cpu(self, served: Served, load: subprocess.Popen[str]) -> tuple[float, float, float]:
         return (
