@@ -30,11 +30,11 @@ const WORDS = ["history", "poetry", "cooking", "travel", "physics", "music", "ga
 // Percent of the pages of a session, but for its first, which is the home page.
 const MIX = [
 	["home", 13],
-	["book", 38],
+	["book", 40.5],
 	["search", 20],
 	["api", 14],
 	["delivery", 6],
-	["login", 3],
+	["login", 0.5],
 	["export", 3],
 	["photo", 1.5],
 	["report", 1.5],
