@@ -1,4 +1,4 @@
-"""The curves of pages of figures, drawn from the tables of the page.
+"""The curves of `docs/scaling.md`, drawn from its tables.
 
 A table has a curve if `<!-- curve: FILE | LABEL -->` stands before it. The first column is the x
 axis, every other column a line, and LABEL is the label of the y axis. Both axes are logarithmic.
@@ -15,12 +15,11 @@ from typing import NamedTuple
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-DOCS = Path(__file__).resolve().parent.parent
-PAGES = (DOCS / "scaling.md", DOCS / "site.md")
+PAGE = Path(__file__).resolve().parent.parent / "scaling.md"
 TABLE = re.compile(r"^<!-- curve: (\S+) \| (.+) -->\n+((?:\|.*\n)+)", re.MULTILINE)
 NUMBER = re.compile(r"[\d,.]+")
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "headway", "font.size": 9.0}
-MARKERS = "osD^vx*Ph"
+MARKERS = "osD^vx"
 WIDTH_INCHES, HEIGHT_INCHES = 6.4, 3.0
 
 
@@ -34,20 +33,19 @@ class Curve(NamedTuple):
 
 def curves() -> Iterator[Curve]:
     """Raises ValueError for a table whose first column has a cell without a number."""
-    for page in PAGES:
-        for file, y_label, text in TABLE.findall(page.read_text()):
-            headings, _, *rows = (cells(line) for line in text.splitlines())
-            lines: dict[str, list[tuple[float, float]]] = {name: [] for name in headings[1:]}
-            for place, *values in rows:
-                x = number(place)
-                if x is None:
-                    raise ValueError(f"{page.name}, curve {file}: {place!r} is no number")
-                for name, value in zip(headings[1:], values, strict=True):
-                    y = number(value)
-                    # A logarithmic axis has no 0.
-                    if y and x:
-                        lines[name].append((x, y))
-            yield Curve(file, headings[0], y_label, lines)
+    for file, y_label, text in TABLE.findall(PAGE.read_text()):
+        headings, _, *rows = (cells(line) for line in text.splitlines())
+        lines: dict[str, list[tuple[float, float]]] = {name: [] for name in headings[1:]}
+        for place, *values in rows:
+            x = number(place)
+            if x is None:
+                raise ValueError(f"{PAGE.name}, curve {file}: {place!r} is no number")
+            for name, value in zip(headings[1:], values, strict=True):
+                y = number(value)
+                # A logarithmic axis has no 0.
+                if y and x:
+                    lines[name].append((x, y))
+        yield Curve(file, headings[0], y_label, lines)
 
 
 def cells(line: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which books the same readers like: about 300 ms of pure Python for 5,000 ratings."""
+"""Which books the same readers like: about 300 ms of pure Python for 8,000 ratings."""
 
 from collections import defaultdict
 from collections.abc import Sequence
