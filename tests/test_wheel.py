@@ -23,6 +23,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 TAG = "cp{}{}{}".format(*sys.version_info[:2], sys.abiflags)
 HAS_GIL = not sysconfig.get_config_var("Py_GIL_DISABLED")
+UV = ROOT / ".venvs/tools/bin/uv"
 LIMIT_S = 100
 APP = """
 def app(environ, start_response):
@@ -67,20 +68,28 @@ class Environment:
         options = ["--disable-pip-version-check", "--python", self.program("python")]
         return self._run([runner, "-m", "pip", *options, *map(str, arguments)])
 
+    def uv(self, *arguments: str | Path) -> str:
+        action, *rest = map(str, arguments)
+        where = ["--no-config", "--no-cache", "--python", self.program("python")]
+        return self._run([str(UV), "pip", action, *where, *rest])
+
     def install(self, wheel: Path) -> None:
         self.pip("install", "--no-index", "--no-cache-dir", wheel)
 
     def _run(self, command: list[str]) -> str:
+        return self.finished(command).stdout
+
+    def finished(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             command,
-            env=self.variables,
+            env={**self.variables, **variables},
             cwd=self.folder.parent,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return done
 
     def files(self) -> set[str]:
         """All files but bytecode, which Python writes for what it imports."""
@@ -146,6 +155,57 @@ def test_an_application_is_served(installed: Environment, tmp_path: Path) -> Non
     finally:
         server.kill()
         server.wait()
+
+
+@pytest.fixture(params=["pip --no-compile", "uv"])
+def uncompiled(request: pytest.FixtureRequest, tmp_path: Path, wheel: Path) -> Environment:
+    """An environment whose installer compiles nothing."""
+    environment = Environment(tmp_path / "venv")
+    if request.param == "uv":
+        if not UV.exists():
+            pytest.skip(".venvs/tools has no uv")
+        environment.uv("install", "--no-index", wheel)
+    else:
+        environment.pip("install", "--no-index", "--no-cache-dir", "--no-compile", wheel)
+    return environment
+
+
+def test_no_start_compiles_a_module(uncompiled: Environment) -> None:
+    bytecode = sorted(uncompiled.folder.rglob("headway/**/*.pyc"))
+    done = uncompiled.finished(
+        [uncompiled.program("headway"), "run", "-c", "pass"],
+        PYTHONDONTWRITEBYTECODE="1",
+        PYTHONVERBOSE="1",  # both of the interpreters say where each module is from
+    )
+    loaded = re.findall(r"# code object from '?(.+/headway/[^'\n]+)", done.stderr)
+    assert len(loaded) > 30
+    assert [path for path in loaded if not path.endswith(".pyc")] == []
+    assert sorted(uncompiled.folder.rglob("headway/**/*.pyc")) == bytecode
+
+
+def test_an_edited_source_counts(uncompiled: Environment) -> None:
+    (source,) = uncompiled.folder.rglob("headway/errors.py")
+    # The same size, and a time that says nothing.
+    was = source.stat()
+    source.write_text(source.read_text().replace("The exceptions", "THE exceptions"))
+    os.utime(source, ns=(was.st_atime_ns, was.st_mtime_ns))
+    uncompiled.variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    print_text = "import headway.errors; print(headway.errors.__doc__)"
+    assert uncompiled.run("python", "-c", print_text) == "THE exceptions of Headway.\n"
+
+
+def test_a_traceback_names_the_installed_file(uncompiled: Environment) -> None:
+    (source,) = uncompiled.folder.rglob("headway/errors.py")
+    name = "import headway.errors as e; print(e.reason_of.__code__.co_filename)"
+    assert uncompiled.run("python", "-c", name) == f"{source}\n"
+
+
+def test_uv_uninstalls_what_the_wheel_brought(uncompiled: Environment) -> None:
+    if not UV.exists():
+        pytest.skip(".venvs/tools has no uv")
+    uncompiled.run("headway", "run", "-c", "pass")
+    uncompiled.uv("uninstall", "headway")
+    assert not [path for path in uncompiled.folder.rglob("*") if "headway" in path.name]
 
 
 def test_the_uninstallation_leaves_nothing(tmp_path: Path, wheel: Path) -> None:
