@@ -11,7 +11,8 @@ against the glibc of `GLIBC`. Only the bytecode of the wheel's modules needs an 
 version, which `scripts/find-python` finds; where there is none, a line says that the wheel is
 without. Each finished wheel is checked: auditwheel finds the promised platform, and the wheel has
 the module of its version and the shared unwinder; that of Headway also has the dashboard and the
-`.pth` file. docs/design/packages.md has the reasons.
+`.pth` file. At the end scripts/index.py makes dist/simple, from which pip and uv install.
+docs/design/packages.md has the reasons.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import index
 from complete_wheel import CompletionError, complete
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -369,6 +371,7 @@ def main(arguments: Sequence[str]) -> int:
     except (WheelError, CompletionError) as error:
         print(f"wheels: {error}", file=sys.stderr)
         return 1
+    index.make(DIST)
     print(f"\n{'in dist/':<64} {'size':>8} {'unpacked':>11} {'module':>9} {'files':>6}")
     print("\n".join(map(row, made)))
     return 0
