@@ -95,6 +95,14 @@ def test_an_installer_takes_it_beside_another_index(
     environment.run("headway", "run", "-c", "0")
 
 
+def test_the_image_installs_from_it(tmp_path: Path, dist: Path) -> None:
+    dockerfile = (ROOT / "examples/deploy/Dockerfile.install").read_text()
+    (arguments,) = re.findall(r"^    pip (install .* headway)$", dockerfile, re.MULTILINE)
+    environment = Environment(tmp_path / "venv")
+    environment.pip(*arguments.replace("file:///simple", f"{dist.as_uri()}/simple").split())
+    environment.run("headway", "--version")
+
+
 def test_a_requirement_may_have_a_hash(
     tmp_path: Path, dist: Path, installer: str, url: str
 ) -> None:
@@ -150,6 +158,28 @@ def test_the_index_is_made_anew_and_the_same(dist: Path, tmp_path: Path) -> None
 def contents(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def publish(*arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/publish.py", *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_a_part_of_a_release_is_not_published(tmp_path: Path) -> None:
+    wanted = publish(tmp_path)
+    first, count = re.findall(r"lacks (\S+) and (\d+) more\n$", wanted)[0]
+    assert first.endswith(".whl")
+    (tmp_path / first).touch()
+    assert publish("--check", tmp_path).endswith(f" and {int(count) - 1} more\n")
+
+
+def test_publish_knows_one_option(tmp_path: Path) -> None:
+    assert publish("--force", tmp_path) == (
+        f"publish: found --force {tmp_path}; allowed: --check, the folder of the wheels\n"
+    )
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

@@ -231,6 +231,8 @@ ALLOWED = re.compile(
     r"pip install (?:\.(?!\w)|'\.\[(?:bench|otlp|reload|top|\{extra\})\]'"
     r"|(?:--no-cache-dir |')?(?:\./|/tmp/|/wheels/)(?:headway-|\*\.whl)"
     r"|\./lab\b"
+    r"|(?:--no-cache-dir )?--(?:extra-)?index-url (?:file:///|https?://)\S+ '?headway"
+    r"|--no-cache-dir -r requirements\.txt"
     r"|--python \{python\} mod_wsgi)"
 )
 
