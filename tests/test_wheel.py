@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,47 @@ def test_an_application_is_served(installed: Environment, tmp_path: Path) -> Non
     finally:
         server.kill()
         server.wait()
+
+
+def test_the_sbom_names_what_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if ".dist-info/sboms/" in each)
+        text = archive.read(name).decode()
+    bom = json.loads(text)
+    assert bom["bomFormat"] == "CycloneDX"
+    assert {"rustls", "headway-gil", "preact", "uplot"} <= {
+        component["name"] for component in bom["components"]
+    }
+    # Neither the folder of the build nor its time.
+    assert "file:///crates/gil#" in text
+    assert re.findall('path[+]file:///(?!crates/)[^"]*', text) == []
+    assert not {"serialNumber", "timestamp"} & {*bom, *bom["metadata"]}
+
+
+def complete(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts/complete_wheel.py"
+    return subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True)
+
+
+def test_a_wheel_is_completed_in_the_same_way_each_time(tmp_path: Path, wheel: Path) -> None:
+    copy = tmp_path / wheel.name
+    shutil.copy(wheel, copy)
+    made = []
+    for _ in range(2):
+        done = complete(copy, sys.executable)
+        assert done.returncode == 0, done.stderr
+        made.append(copy.read_bytes())
+    assert made[0] == made[1]
+
+
+def test_the_bytecode_is_of_the_wheels_version(tmp_path: Path, wheel: Path) -> None:
+    other = tmp_path / re.sub(r"-cp3\d+-cp3\d+", "-cp39-cp39", wheel.name)
+    shutil.copy(wheel, other)
+    done = complete(other, sys.executable)
+    assert done.returncode == 1
+    tag = "cp{}{}".format(*sys.version_info[:2])
+    assert done.stderr == f"complete_wheel: {other.name}: {sys.executable} is {tag}\n"
+    assert other.read_bytes() == wheel.read_bytes()
 
 
 @pytest.fixture(params=["pip --no-compile", "uv"])
