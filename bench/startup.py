@@ -6,6 +6,10 @@ with its quartiles. With valgrind installed, instructions are counted too, with 
 they do not depend on what else the machine does. By default the program does not use Headway;
 `--value` measures a start with HEADWAY set, and `--run` one by `headway run`, which starts an
 interpreter that becomes another one.
+
+`--bytecode` measures `headway run` in four cases: after a compiler of bytecode such as pip's, and
+as the first start after an installer that does not compile, such as uv, each with and without
+PYTHONDONTWRITEBYTECODE=1; and all of them with the bytecode that the wheel brought and without.
 """
 
 from __future__ import annotations
@@ -37,20 +41,28 @@ class Costs(NamedTuple):
     cpu_s: list[float]
 
 
-def make_environment(folder: Path, installed: bool, other_pth: bool) -> Path:
+def make_environment(
+    folder: Path, installed: bool, other_pth: bool = False, bytecode: bool = True
+) -> Path:
     """Makes a virtual environment without pip, and returns its interpreter. If `installed`, it has
-    the files that the wheel put into the environment of this interpreter. With `other_pth` it has
-    another .pth file, which does nothing."""
+    the files that the wheel put into the environment of this interpreter, without those of its
+    bytecode unless `bytecode` is set. With `other_pth` it has another .pth file, which does
+    nothing."""
     venv.create(folder, symlinks=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
+    packages = site_packages(folder)
     if other_pth:
         (packages / "other.pth").write_text("# Nothing.\n")
     for file in (files("headway") or ()) if installed else ():
-        if ".." not in file.parts:
+        if ".." not in file.parts and (bytecode or file.suffix != ".pyc"):
             target = packages / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(str(file.locate()), target)
+            shutil.copy2(str(file.locate()), target)
     return folder / "bin/python"
+
+
+def site_packages(environment: Path) -> Path:
+    (found,) = environment.glob("lib/python*/site-packages")
+    return found
 
 
 def environment(value: str | None) -> dict[str, str]:
@@ -98,6 +110,52 @@ def show(name: str, without: list[float], with_headway: list[float]) -> None:
     )
 
 
+def bytecode_files(environment: Path) -> set[Path]:
+    return set((site_packages(environment) / "headway").rglob("*.pyc"))
+
+
+def measure_bytecode(folder: Path, pairs: int) -> None:
+    plain = [str(make_environment(folder / "plain", False)), "-c", "pass"]
+    names = ("with", "without")
+    for name in names:
+        make_environment(folder / name, True, bytecode=name == "with")
+    brought = {name: bytecode_files(folder / name) for name in names}
+    commands = {
+        name: [str(folder / name / "bin/python"), *HEADWAY_RUN, "-c", "pass"] for name in names
+    }
+    print(
+        f"headway run -c pass on CPython {sys.version.split()[0]}, {pairs} pairs: CPU time beyond "
+        "python -c pass, median (quartiles)\n"
+        f"{'':<16}{'PYTHONDONTWRITEBYTECODE':<26}"
+        f"{'with the bytecode of the wheel':<34}without"
+    )
+    for is_compiled in (False, True):
+        if is_compiled:
+            for name in names:
+                compiler = [commands[name][0], "-m", "compileall", "-q", "-f"]
+                subprocess.run([*compiler, site_packages(folder / name) / "headway"], check=True)
+                brought[name] = bytecode_files(folder / name)
+        for value in ("", "1"):
+            variables = {**environment(None), "PYTHONDONTWRITEBYTECODE": value}
+            differences: dict[str, list[float]] = {name: [] for name in names}
+            for number in range(-3, pairs):
+                costs = {name: Costs([], []) for name in ("plain", *names)}
+                start(plain, variables, costs["plain"])
+                for name in names:
+                    for file in bytecode_files(folder / name) - brought[name]:
+                        file.unlink()
+                    start(commands[name], variables, costs[name])
+                    if number >= 0:
+                        more_s = costs[name].cpu_s[0] - costs["plain"].cpu_s[0]
+                        differences[name].append(more_s * 1e3)
+            case = "compiled" if is_compiled else "not compiled"
+            cells = []
+            for name in names:
+                low, middle, high = statistics.quantiles(differences[name], n=4)
+                cells.append(f"{middle:+.1f} ms ({low:+.1f} to {high:+.1f})")
+            print(f"{case:<16}{value or 'unset':<26}{cells[0]:<34}{cells[1]}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=PAIRS, help="default: %(default)s")
@@ -105,6 +163,11 @@ def main() -> int:
     second = parser.add_mutually_exclusive_group()
     second.add_argument("--value", metavar="VALUE", help="start the second one with HEADWAY=VALUE")
     second.add_argument("--run", action="store_true", help="start the second one by headway run")
+    second.add_argument(
+        "--bytecode",
+        action="store_true",
+        help="headway run in four cases, with the bytecode that the wheel brought and without",
+    )
     parser.add_argument(
         "--other-pth",
         action="store_true",
@@ -114,6 +177,9 @@ def main() -> int:
     options = parser.parse_args()
     pairs = QUICK_PAIRS if options.quick else max(2, options.pairs)
     with tempfile.TemporaryDirectory(prefix="headway-startup-") as folder:
+        if options.bytecode:
+            measure_bytecode(Path(folder), pairs)
+            return 0
         pythons = [
             make_environment(Path(folder, name), name == "headway", options.other_pth)
             for name in ("plain", "headway")

@@ -1,4 +1,5 @@
 """The build backend (PEP 517) that `pip install .` calls: maturin's, after the dashboard is built.
+`complete_wheel.py` adds what maturin does not.
 
 pip shows what a successful build prints only with -v, so a request to build the dashboard first
 would not be seen. Without Node.js the package has no dashboard, and `headway telemetry` says so.
@@ -7,6 +8,7 @@ would not be seen. Without Node.js the package has no dashboard, and `headway te
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,8 @@ def build_wheel(
 ) -> str:
     build_dashboard()
     name: str = maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    made = str(Path(wheel_directory, name))
+    subprocess.run([sys.executable, "scripts/complete_wheel.py", made, sys.executable], check=True)
     return name
 
 

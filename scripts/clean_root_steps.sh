@@ -1,9 +1,9 @@
 # The steps of scripts/clean-roots, inside the root.
 #
-# Usage: bash clean_root_steps.sh WHEEL
+# Usage: bash clean_root_steps.sh INDEX
 set -Eeuo pipefail
 trap 'echo "clean-roots: stopped, this failed: $BASH_COMMAND" >&2' ERR
-wheel=$1
+index=$1
 app=/opt/app
 log=/tmp/log
 cd /tmp
@@ -53,7 +53,7 @@ serve() {
 
 step 'a virtual environment' python3 -m venv "$app"
 files >before
-step 'pip install of the wheel' "$app/bin/pip" install --no-index --disable-pip-version-check --no-cache-dir "$wheel"
+step 'pip install from the index' "$app/bin/pip" install --index-url "file://$index" --disable-pip-version-check --no-cache-dir headway
 [ -f "$app"/lib/python3*/site-packages/headway_follow.pth ] || fail "the .pth file is missing"
 step 'headway run: the first report' report
 grep -Eq '^MainThread +[23][0-9][0-9] ms ' "$log" || { cat "$log" >&2; fail "the report lacks the wait of 300 ms"; }

@@ -6,10 +6,12 @@ A NAME is `sdist`, or a wheel such as `cp313-x86_64` or `cp313t-aarch64` (free-t
 separate names. Each names those of both packages. Without a NAME all are built, which takes about
 a minute for each.
 
-No interpreter of the wheel's version is needed. A file tells pyo3's build script the version, and
-zig compiles and links for both architectures against the glibc of `GLIBC`. Each finished wheel is
-checked: auditwheel finds the promised platform, and the wheel has the module of its version and the
-shared unwinder; that of Headway also has the dashboard and the `.pth` file.
+A file tells pyo3's build script the version, and zig compiles and links for both architectures
+against the glibc of `GLIBC`. Only the bytecode of the wheel's modules needs an interpreter of its
+version, which `scripts/find-python` finds; where there is none, a line says that the wheel is
+without. Each finished wheel is checked: auditwheel finds the promised platform, and the wheel has
+the module of its version and the shared unwinder; that of Headway also has the dashboard and the
+`.pth` file. At the end scripts/index.py makes dist/simple, from which pip and uv install.
 docs/design/packages.md has the reasons.
 """
 
@@ -25,6 +27,9 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import index
+from complete_wheel import CompletionError, complete
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".venvs/tools/bin"
@@ -119,13 +124,17 @@ class Wheel:
         return self.tag.endswith("t")
 
     @property
+    def version(self) -> str:
+        return f"3.{self.tag[1:].rstrip('t')}"
+
+    @property
     def ending(self) -> str:
         """The end of the file's name: interpreter, ABI and platform."""
         return f"-cp{self.tag.rstrip('t')}-cp{self.tag}-{self.platform}.whl"
 
     def pyo3_config(self) -> str:
         return PYO3_CONFIG.format(
-            version=f"3.{self.tag[1:].rstrip('t')}",
+            version=self.version,
             flags="t" if self.is_free_threaded else "",
             tag=self.tag,
             build_flags="Py_GIL_DISABLED" if self.is_free_threaded else "",
@@ -270,8 +279,22 @@ def build(package: Package, wheel: Wheel) -> Path:
         PYO3_CONFIG_FILE=str(config),
     )
     (made,) = folder.glob("*.whl")
+    complete(made, find_python(wheel))
     check(package, wheel, made)
     return made.replace(DIST / made.name)
+
+
+def find_python(wheel: Wheel) -> str | None:
+    """An interpreter that compiles the wheel's modules, free-threaded or not. The one with a GIL
+    comes first, so that one machine always makes the same file. Without one it prints a line."""
+    said = ""
+    for version in (wheel.version, f"{wheel.version}t"):
+        found = subprocess.run(["scripts/find-python", version], capture_output=True, text=True)
+        if found.returncode == 0:
+            return found.stdout.strip()
+        said = said or found.stderr.strip()
+    print(f"without bytecode ({said}) ", end="", flush=True)
+    return None
 
 
 def check(package: Package, wheel: Wheel, file: Path) -> None:
@@ -345,9 +368,10 @@ def main(arguments: Sequence[str]) -> int:
             file = build_sdist(package) if name == SDIST else build(package, WHEELS[name])
             print(f"{time.monotonic() - began_s:.0f} s", flush=True)
             made.append(file)
-    except WheelError as error:
+    except (WheelError, CompletionError) as error:
         print(f"wheels: {error}", file=sys.stderr)
         return 1
+    index.make(DIST)
     print(f"\n{'in dist/':<64} {'size':>8} {'unpacked':>11} {'module':>9} {'files':>6}")
     print("\n".join(map(row, made)))
     return 0

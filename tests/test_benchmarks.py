@@ -123,6 +123,21 @@ def test_the_benchmark_of_event_loops_names_what_is_not_installed() -> None:
     assert result.stderr == "bench event_loops: no server is installed that could be measured\n"
 
 
+@pytest.mark.slow("runs a benchmark script")
+def test_the_benchmark_of_starts_measures_with_and_without_bytecode() -> None:
+    result = python(BENCH / "startup.py", "--bytecode", "--quick")
+    assert result.returncode == 0, result.stderr
+    cases = [
+        line.split(" ms (")[0].rsplit(maxsplit=1)[0] for line in result.stdout.splitlines()[2:]
+    ]
+    assert [case.split() for case in cases] == [
+        ["not", "compiled", "unset"],
+        ["not", "compiled", "1"],
+        ["compiled", "unset"],
+        ["compiled", "1"],
+    ]
+
+
 @pytest.mark.parametrize("name", ["event_loops", "simulated_echo", "what_if"])
 def test_a_benchmark_tells_its_options(name: str) -> None:
     result = python(BENCH / f"{name}.py", "--help")

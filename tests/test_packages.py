@@ -3,6 +3,8 @@ names is run as it stands, in a copy of the checkout."""
 
 from __future__ import annotations
 
+import ast
+import itertools
 import os
 import re
 import shutil
@@ -12,6 +14,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from headway.extras import how_to_install
 
@@ -26,6 +29,11 @@ MODULES = {
     "top": "textual",
 }
 TIMEOUT_S = 100
+
+if sys.version_info >= (3, 11):
+    import tomllib
+
+    PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 pytestmark = pytest.mark.skipif(
     sys.version_info[:2] != (3, 13) or "t" in sys.abiflags, reason="once is enough: on 3.13"
@@ -191,12 +199,40 @@ def test_pip_installs_a_checkout_with_dashboard_and_extra(checkout: Path) -> Non
     assert found.returncode == 0, found.stderr
 
 
+def test_the_tested_versions_are_in_the_ranges_of_the_extras() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert extras.keys() == MODULES.keys()
+    files = ("", "-bench", "-otlp", "-reload")
+    pins: dict[str, list[Requirement]] = {}
+    for file in files:
+        for line in (ROOT / f"tests/requirements{file}.txt").read_text().splitlines():
+            if not line.startswith("#"):
+                pins.setdefault(Requirement(line).name, []).append(Requirement(line))
+    for wanted in map(Requirement, itertools.chain(*extras.values())):
+        assert wanted.marker is None
+        for pin in pins[wanted.name]:
+            (version,) = pin.specifier
+            assert version.operator == "=="
+            assert version.version in wanted.specifier
+
+
+def test_the_classifiers_name_the_versions_that_have_wheels() -> None:
+    listed = re.search(r"^VERSIONS = (\(.*?\))$", (ROOT / "scripts/wheels.py").read_text(), re.M)
+    assert listed is not None
+    versions = {f"3.{tag[1:]}" for tag in ast.literal_eval(listed[1]) if not tag.endswith("t")}
+    prefix = "Programming Language :: Python :: 3."
+    named = {each[len(prefix) - 2 :] for each in PROJECT["classifiers"] if each.startswith(prefix)}
+    assert named == versions
+
+
 # A text may name these commands: of the source tree itself, perhaps with an extra, or a file of
 # `make wheels`.
 ALLOWED = re.compile(
     r"pip install (?:\.(?!\w)|'\.\[(?:bench|otlp|reload|top|\{extra\})\]'"
     r"|(?:--no-cache-dir |')?(?:\./|/tmp/|/wheels/)(?:headway-|\*\.whl)"
     r"|\./lab\b"
+    r"|(?:--no-cache-dir )?--(?:extra-)?index-url (?:file:///|https?://)\S+ '?headway"
+    r"|--no-cache-dir -r requirements\.txt"
     r"|--python \{python\} mod_wsgi)"
 )
 

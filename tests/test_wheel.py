@@ -1,7 +1,6 @@
 """A wheel in a fresh virtual environment: it measures, it serves, and it leaves nothing behind.
 
-The wheel is the one that `scripts/build` has installed, or the file that HEADWAY_WHEEL names, which
-must be for the interpreter of the tests. Nothing of the Headway beside these tests is used.
+Nothing of the Headway beside these tests is used.
 """
 
 from __future__ import annotations
@@ -9,21 +8,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import time
 import urllib.request
-import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+from installed_wheel import LIMIT_S, ROOT, UV, Environment, find_wheel
 
-ROOT = Path(__file__).resolve().parent.parent
-TAG = "cp{}{}{}".format(*sys.version_info[:2], sys.abiflags)
 HAS_GIL = not sysconfig.get_config_var("Py_GIL_DISABLED")
-LIMIT_S = 100
 APP = """
 def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
@@ -35,57 +33,7 @@ pytestmark = pytest.mark.slow("makes a virtual environment, and installs into it
 
 @pytest.fixture(scope="module")
 def wheel() -> Path:
-    named = os.environ.get("HEADWAY_WHEEL")
-    if named:
-        return Path(named).resolve()
-    (built,) = (ROOT / "target/wheels" / TAG).glob("*.whl")
-    return built
-
-
-class Environment:
-    """A virtual environment, and what runs in it without the variables of the tests."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        venv.create(folder, symlinks=True)
-        self.variables = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("HEADWAY", "PYTHON"))
-        }
-
-    def program(self, name: str) -> str:
-        return str(self.folder / "bin" / name)
-
-    def run(self, name: str, *arguments: str | Path) -> str:
-        return self._run([self.program(name), *map(str, arguments)])
-
-    def pip(self, *arguments: str | Path) -> str:
-        """Some interpreters have no pip of their own, so that of the build's tools works here."""
-        tools = ROOT / ".venvs/tools/bin/python"
-        runner = str(tools if tools.exists() else sys.executable)
-        options = ["--disable-pip-version-check", "--python", self.program("python")]
-        return self._run([runner, "-m", "pip", *options, *map(str, arguments)])
-
-    def install(self, wheel: Path) -> None:
-        self.pip("install", "--no-index", "--no-cache-dir", wheel)
-
-    def _run(self, command: list[str]) -> str:
-        done = subprocess.run(
-            command,
-            env=self.variables,
-            cwd=self.folder.parent,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def files(self) -> set[str]:
-        """All files but bytecode, which Python writes for what it imports."""
-        found = (path for path in self.folder.rglob("*") if "__pycache__" not in path.parts)
-        return {str(path.relative_to(self.folder)) for path in found}
+    return find_wheel()
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +94,98 @@ def test_an_application_is_served(installed: Environment, tmp_path: Path) -> Non
     finally:
         server.kill()
         server.wait()
+
+
+def test_the_sbom_names_what_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if ".dist-info/sboms/" in each)
+        text = archive.read(name).decode()
+    bom = json.loads(text)
+    assert bom["bomFormat"] == "CycloneDX"
+    assert {"rustls", "headway-gil", "preact", "uplot"} <= {
+        component["name"] for component in bom["components"]
+    }
+    # Neither the folder of the build nor its time.
+    assert "file:///crates/gil#" in text
+    assert re.findall('path[+]file:///(?!crates/)[^"]*', text) == []
+    assert not {"serialNumber", "timestamp"} & {*bom, *bom["metadata"]}
+
+
+def complete(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts/complete_wheel.py"
+    return subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True)
+
+
+def test_a_wheel_is_completed_in_the_same_way_each_time(tmp_path: Path, wheel: Path) -> None:
+    copy = tmp_path / wheel.name
+    shutil.copy(wheel, copy)
+    made = []
+    for _ in range(2):
+        done = complete(copy, sys.executable)
+        assert done.returncode == 0, done.stderr
+        made.append(copy.read_bytes())
+    assert made[0] == made[1]
+
+
+def test_the_bytecode_is_of_the_wheels_version(tmp_path: Path, wheel: Path) -> None:
+    other = tmp_path / re.sub(r"-cp3\d+-cp3\d+", "-cp39-cp39", wheel.name)
+    shutil.copy(wheel, other)
+    done = complete(other, sys.executable)
+    assert done.returncode == 1
+    tag = "cp{}{}".format(*sys.version_info[:2])
+    assert done.stderr == f"complete_wheel: {other.name}: {sys.executable} is {tag}\n"
+    assert other.read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture(params=["pip --no-compile", "uv"])
+def uncompiled(request: pytest.FixtureRequest, tmp_path: Path, wheel: Path) -> Environment:
+    """An environment whose installer compiles nothing."""
+    environment = Environment(tmp_path / "venv")
+    if request.param == "uv":
+        if not UV.exists():
+            pytest.skip(".venvs/tools has no uv")
+        environment.uv("install", "--no-index", wheel)
+    else:
+        environment.pip("install", "--no-index", "--no-cache-dir", "--no-compile", wheel)
+    return environment
+
+
+def test_no_start_compiles_a_module(uncompiled: Environment) -> None:
+    bytecode = sorted(uncompiled.folder.rglob("headway/**/*.pyc"))
+    done = uncompiled.finished(
+        [uncompiled.program("headway"), "run", "-c", "pass"],
+        PYTHONDONTWRITEBYTECODE="1",
+        PYTHONVERBOSE="1",  # both of the interpreters say where each module is from
+    )
+    loaded = re.findall(r"# code object from '?(.+/headway/[^'\n]+)", done.stderr)
+    assert len(loaded) > 30
+    assert [path for path in loaded if not path.endswith(".pyc")] == []
+    assert sorted(uncompiled.folder.rglob("headway/**/*.pyc")) == bytecode
+
+
+def test_an_edited_source_counts(uncompiled: Environment) -> None:
+    (source,) = uncompiled.folder.rglob("headway/errors.py")
+    # The same size, and a time that says nothing.
+    was = source.stat()
+    source.write_text(source.read_text().replace("The exceptions", "THE exceptions"))
+    os.utime(source, ns=(was.st_atime_ns, was.st_mtime_ns))
+    uncompiled.variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    print_text = "import headway.errors; print(headway.errors.__doc__)"
+    assert uncompiled.run("python", "-c", print_text) == "THE exceptions of Headway.\n"
+
+
+def test_a_traceback_names_the_installed_file(uncompiled: Environment) -> None:
+    (source,) = uncompiled.folder.rglob("headway/errors.py")
+    name = "import headway.errors as e; print(e.reason_of.__code__.co_filename)"
+    assert uncompiled.run("python", "-c", name) == f"{source}\n"
+
+
+def test_uv_uninstalls_what_the_wheel_brought(uncompiled: Environment) -> None:
+    if not UV.exists():
+        pytest.skip(".venvs/tools has no uv")
+    uncompiled.run("headway", "run", "-c", "pass")
+    uncompiled.uv("uninstall", "headway")
+    assert not [path for path in uncompiled.folder.rglob("*") if "headway" in path.name]
 
 
 def test_the_uninstallation_leaves_nothing(tmp_path: Path, wheel: Path) -> None:

@@ -145,8 +145,11 @@ def test_the_image_has_what_the_services_need() -> None:
     assert "USER www-data\n" in DOCKERFILE
 
 
-def test_the_page_on_installation_has_the_dockerfile() -> None:
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.install"])
+def test_the_page_on_installation_has_the_dockerfile(name: str) -> None:
     """Without the comments at its top and about its command."""
     page = (ROOT / "docs/installation.md").read_text()
-    body = re.sub(r"(?m)^# (?!Extras|For the recorder).*\n", "", DOCKERFILE)
+    body = re.sub(
+        r"(?m)^# (?!Extras|For the recorder|Headway from).*\n", "", (DEPLOY / name).read_text()
+    )
     assert f"```dockerfile\n{body}```" in page
