@@ -176,6 +176,8 @@ def test_a_recorder_receives_the_reports_of_a_program_and_a_server(
     assert (seen["answer"], seen["server"]["status"]) == ("served\n", 0)
     assert 'headway_requests_total{host="' in seen["metrics"]
     assert seen["top"]["status"] == 0
+    if limit == "little memory and 0.2 CPU":
+        assert "The cgroup's CPU limit is in the way" in seen["top"]["stdout"]
     assert seen["recorder"]["status"] == 0, seen["recorder"]
     lines = [line.split(":")[1].split(" ")[1] for line in seen["recorder"]["text"].splitlines()]
     # SQLite may not use a call that it needs: then the recorder keeps the last minutes only.
