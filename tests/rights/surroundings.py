@@ -197,7 +197,8 @@ def _no_gvisor() -> str:
 def _no_filters() -> str:
     tried = (sys.executable, "-IS", str(HERE / "filtered.py"), "EPERM:acct", "--", "/bin/true")
     done = _end(tried)
-    return "" if done.returncode == 0 else f"no filter of system calls: {done.stderr.strip()}"
+    reason = done.stderr.strip().rpartition("\n")[2]
+    return "" if done.returncode == 0 else f"no filter of system calls: {reason}"
 
 
 @cache

@@ -213,7 +213,7 @@ def test_attach_measures_or_leaves_the_process_alone(limit: str, tmp_path: Path)
         "no writable folder": "no folder can be made",
         "no /proc/self/mem": "may not be looked into: CAP_SYS_PTRACE is missing",
         "no /proc": "/proc is not mounted here",
-        "Docker's filter": "may not be looked into: ptrace: Operation not permitted",
+        "Docker's filter": "ptrace: Operation not permitted: CAP_SYS_PTRACE is missing",
         "gVisor": "was left alone: /proc/self/ns/mnt is missing",
         "all of them": "/proc is not mounted here",
     }
