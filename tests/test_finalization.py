@@ -25,7 +25,7 @@ GIL_BUILD = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # They neither release the GIL nor run Python code.
 OTHERS = {
     *("declares_no_gil", "fork_ends_in_child", "fork_follow", "gil_begin_trace"),
-    *("gil_installed", "gil_interpreters"),
+    *("gil_installed", "gil_interpreters", "gil_memory_error"),
     *("gil_match_interpreters", "gil_name_gil", "gil_name_thread", "gil_note_collection"),
     "gil_policies",
     *("gil_read_ledger", "gil_read_ledger_trace", "gil_run", "gil_set_switch_interval"),

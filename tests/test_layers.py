@@ -46,7 +46,7 @@ PYTHON_LAYERS = (
     {"report"},
     {"json_file", "json_shape"},
     {"_native"},
-    {"verbs"},
+    {"temporary", "verbs"},
     {"address", "errors", "extras", "owned_folder", "quick_arguments"},
 )
 # `headway.gil` is the public face of `meter`, and belongs to it.

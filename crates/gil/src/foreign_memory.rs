@@ -39,6 +39,17 @@ impl Pid {
     }
 }
 
+/// Why the kernel reads no memory for this process, as an errno; 0 if it does. A filter of system
+/// calls may forbid it.
+pub fn memory_error() -> i32 {
+    let (mut to, from) = ([0_u8], [0_u8]);
+    let (to, from) = (local(&mut to), remote(from.as_ptr() as usize, 1));
+    // SAFETY: both are a byte of this function's.
+    error_of(|| unsafe {
+        libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) as libc::c_long
+    })
+}
+
 /// The number at an address that may not be readable.
 pub fn get<T: Number>(from: usize) -> Option<T> {
     let mut value = T::default();

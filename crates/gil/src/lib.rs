@@ -60,6 +60,7 @@ mod trace;
 
 pub use counters::LateLineRow;
 pub use counters::mapping::MappingError;
+pub use foreign_memory::memory_error;
 pub use gil::collection::{began as collection_began, ended as collection_ended};
 pub use hook::Hook;
 pub use hook::slots::{SlotError, patch_for_good};

@@ -3,8 +3,10 @@
 //! Errors of the meter are RuntimeError; `headway.gil` turns them into its own documented
 //! exceptions.
 
+use crate::filters;
 use crate::host::host;
 use crate::interpreters::{interpreters_and_ids, match_interpreters, note_main_interpreter};
+use crate::ledger;
 use crate::profile;
 use crate::report::{process_dict, trace_dict};
 use headway_gil::{Location, PolicyName, Refusal};
@@ -17,7 +19,7 @@ use headway_python::object::{Object, PyResult, Raised};
 use std::cell::Cell;
 use std::ffi::CStr;
 
-pub static FUNCTIONS: Methods<20> = Methods::new([
+pub static FUNCTIONS: Methods<21> = Methods::new([
     function(
         c"gil_install",
         install,
@@ -31,7 +33,7 @@ pub static FUNCTIONS: Methods<20> = Methods::new([
     function(c"gil_uninstall", uninstall, c"gil_uninstall()"),
     function(c"gil_installed", installed, c"gil_installed() -> bool"),
     function(c"gil_snapshot", snapshot, c"gil_snapshot() -> dict | None"),
-    function(c"gil_read_ledger", read_ledger, c"gil_read_ledger(path: bytes) -> dict"),
+    function(c"gil_read_ledger", read_ledger, c"gil_read_ledger(fd: int) -> dict"),
     function(
         c"gil_begin_trace",
         begin_trace,
@@ -48,9 +50,16 @@ pub static FUNCTIONS: Methods<20> = Methods::new([
           Ends the trace of this process, if there is one.",
     ),
     function(
+        c"gil_memory_error",
+        memory_error,
+        c"gil_memory_error() -> int\n\
+          \n\
+          Why the kernel reads no stacks of running threads here, as an errno; 0 if it does.",
+    ),
+    function(
         c"gil_read_ledger_trace",
         read_ledger_trace,
-        c"gil_read_ledger_trace(path: bytes) -> dict | None",
+        c"gil_read_ledger_trace(fd: int) -> dict | None",
     ),
     function(
         c"gil_note_collection",
@@ -156,6 +165,9 @@ fn install<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py
     let policy = policy
         .map(|name| named(name).ok_or_else(|| refuse(py, "there is no such policy")))
         .transpose()?;
+    if !headway_gil::is_installed() {
+        filters::note();
+    }
     profile::prepare_to_read_loops(py);
     headway_gil::install(&host(py), place).map_err(|error| refuse(py, &error.to_string()))?;
     if let Some(policy) = policy {
@@ -197,11 +209,15 @@ fn snapshot<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> 
 }
 
 fn read_ledger<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (path,): (&CStr,) = arguments(py, "gil_read_ledger", given)?;
-    match headway_gil::read_ledger(path) {
+    let (fd,): (i32,) = arguments(py, "gil_read_ledger", given)?;
+    match headway_gil::read_ledger(ledger::opened(py, &fd)?) {
         Ok(snapshot) => process_dict(py, &snapshot),
         Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
     }
+}
+
+fn memory_error<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
+    headway_gil::memory_error().to_python(py)
 }
 
 fn begin_trace<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
@@ -223,8 +239,8 @@ fn read_trace<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>
 }
 
 fn read_ledger_trace<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (path,): (&CStr,) = arguments(py, "gil_read_ledger_trace", given)?;
-    match headway_gil::read_trace_in_ledger(path) {
+    let (fd,): (i32,) = arguments(py, "gil_read_ledger_trace", given)?;
+    match headway_gil::read_trace_in_ledger(ledger::opened(py, &fd)?) {
         Ok(Some(trace)) => trace_dict(py, &trace),
         Ok(None) => Ok(Object::none(py)),
         Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),

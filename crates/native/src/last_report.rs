@@ -53,8 +53,10 @@ struct Prepared {
     waker: u32,
     /// True if the report is written to a file only, and nothing to stderr.
     quiet: bool,
-    /// The message with the ledger's path, for a command that cannot be started.
-    failure: CString,
+    /// The messages, with the ledger's path, for a command that cannot be started, and for counters
+    /// that cannot be copied.
+    no_command: CString,
+    no_copy: CString,
 }
 
 /// Writer: `arm` (Release); readers: `on_signal` and the hooks (Acquire). A replaced value is
@@ -188,11 +190,13 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker:
         entry.extend(value.into_vec());
         CString::new(entry).ok()
     });
+    let kept = ledger.as_deref().filter(|_| keep_ledger);
     let prepared = Box::new(Prepared {
         owner,
         arguments: exec_array(command),
         environment: exec_array(environment),
-        failure: failure_line(ledger.as_deref().filter(|_| keep_ledger)),
+        no_command: failure_line("Python cannot be started from here", kept),
+        no_copy: failure_line("memfd_create, which copies the counters, is refused", kept),
         ledger,
         keep_ledger,
         waker,
@@ -219,12 +223,9 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker:
     }
 }
 
-fn failure_line(ledger: Option<&CStr>) -> CString {
+fn failure_line(reason: &str, ledger: Option<&CStr>) -> CString {
     let place = ledger.map(|path| format!(": the counters are in {}", path.to_string_lossy()));
-    let line = format!(
-        "headway run: no report, since Python cannot be started from here{}\n",
-        place.unwrap_or_default()
-    );
+    let line = format!("headway run: no report, since {reason}{}\n", place.unwrap_or_default());
     CString::new(line).unwrap_or_default()
 }
 
@@ -313,7 +314,10 @@ extern "C" fn on_signal(signal: c_int) {
     restore_default(signal);
     // SAFETY: the signal is blocked until this handler returns, and then ends the process.
     unsafe {
-        libc::raise(signal);
+        // A filter of system calls may forbid tgkill, by which `raise` sends it to this thread.
+        if libc::raise(signal) != 0 {
+            libc::kill(libc::getpid(), signal);
+        }
         *libc::__errno_location() = errno;
     }
 }
@@ -325,11 +329,11 @@ fn report(prepared: &Prepared) {
     let reported = unsafe {
         let copy = libc::memfd_create(c"headway-ledger".as_ptr(), libc::MFD_CLOEXEC);
         if copy < 0 {
-            return;
+            return say(&prepared.no_copy);
         }
         if headway_gil::write_ledger(copy).is_err() || libc::lseek(copy, 0, libc::SEEK_SET) != 0 {
             libc::close(copy);
-            return;
+            return say(&prepared.no_copy);
         }
         let child = libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0);
         if child == 0 {
@@ -381,10 +385,16 @@ unsafe fn become_command(prepared: &Prepared, copy: c_int) -> ! {
             prepared.arguments.as_ptr(),
             prepared.environment.as_ptr(),
         );
-        let failure = prepared.failure.as_bytes();
-        libc::write(2, failure.as_ptr().cast(), failure.len());
+        say(&prepared.no_command);
         libc::_exit(127)
     }
+}
+
+/// Async-signal-safe.
+fn say(line: &CStr) {
+    let bytes = line.to_bytes();
+    // SAFETY: the bytes live as long as the call.
+    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
 }
 
 /// Returns whether the command succeeded within `PATIENCE_MS`.

@@ -9,6 +9,7 @@
 //! - [`last_report`]: a report for a process that a signal ends; [`report_sources`]: the modules of
 //!   the report for one that cannot read files any more.
 //! - [`profile`], [`frame_layout`]: which code holds a GIL while others wait.
+//! - [`ledger`]: ledgers that Python code has opened. [`filters`]: filters of system calls.
 //! - [`stacks`]: Python stacks of other threads.
 //! - [`telemetry`]: datagrams, records, and the reporter.
 //! - [`server`]: the WSGI server.
@@ -22,6 +23,7 @@ use headway_python::object::{Object, PyResult};
 
 mod attach;
 mod declaration;
+mod filters;
 mod forks;
 mod frame_layout;
 mod gc_watch;
@@ -30,6 +32,7 @@ mod host;
 mod internal_errors;
 mod interpreters;
 mod last_report;
+mod ledger;
 mod process;
 mod profile;
 mod report;

@@ -1,6 +1,8 @@
 //! `_native.profile_*`: the contention profile; see `headway.profile`.
 
+use crate::filters;
 use crate::frame_layout;
+use crate::ledger;
 use headway_gil::{Charge, Frame, GilSums, NotBegun, OwnThreadState, Profile, Refusal, sampler};
 use headway_python::attached::Attached;
 use headway_python::c_api::PyThreadState_Get;
@@ -38,11 +40,7 @@ pub static FUNCTIONS: Methods<7> = Methods::new([
     ),
     function(c"profile_end", end, c"profile_end() -> dict | None"),
     function(c"profile_is_on", is_on, c"profile_is_on() -> bool"),
-    function(
-        c"profile_read_ledger",
-        read_ledger,
-        c"profile_read_ledger(path: bytes) -> dict | None",
-    ),
+    function(c"profile_read_ledger", read_ledger, c"profile_read_ledger(fd: int) -> dict | None"),
     END,
 ]);
 
@@ -97,6 +95,11 @@ pub fn start_sampler() -> bool {
     })
 }
 
+/// As `start_sampler`, for a late event loop, at whatever moment that comes.
+fn start_sampler_for_loops() -> bool {
+    !filters::were_added() && start_sampler()
+}
+
 /// Tells the sampler's thread to end, before `stop_sampler`. Returns at once.
 pub fn begin_to_stop_sampler() {
     sampler::stop();
@@ -125,7 +128,7 @@ pub fn prepare_to_read_loops(py: Attached) {
     if !own.is_null() {
         // SAFETY: every CPython exports this symbol, as a function of this type.
         let own = unsafe { std::mem::transmute::<*mut c_void, OwnThreadState>(own) };
-        headway_gil::prepare_to_read_loops(layout, own, start_sampler);
+        headway_gil::prepare_to_read_loops(layout, own, start_sampler_for_loops);
     }
 }
 
@@ -213,8 +216,8 @@ fn is_on<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'py>> {
 }
 
 fn read_ledger<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
-    let (path,): (&CStr,) = arguments(py, "profile_read_ledger", given)?;
-    match headway_gil::read_profile_in_ledger(path) {
+    let (fd,): (i32,) = arguments(py, "profile_read_ledger", given)?;
+    match headway_gil::read_profile_in_ledger(ledger::opened(py, &fd)?) {
         Ok(profile) => or_none(py, profile),
         Err(error) => Err(refuse(py, &Refusal::Ledger(error).to_string())),
     }

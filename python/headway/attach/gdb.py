@@ -21,7 +21,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from headway.attach.target import Refused, Target
+from headway.attach.target import Refused, Target, missing_right
 
 PACKAGE = "gdb (apt-get install gdb, dnf install gdb)"
 GDB_LIMIT_S = 20
@@ -102,11 +102,18 @@ class Gdb:
                 called = f"no answer within {GDB_LIMIT_S} s"
             finally:
                 other.kill()
-        if f"HEADWAY {other.pid}" not in called:
+        if f"HEADWAY {other.pid}" in called:
+            return
+        forbidden = re.search(r"ptrace: .*[^.\n]", called)
+        if forbidden:
             raise Refused(
-                f"this gdb cannot call a function in a process of this machine ({_reason(called)});"
-                f" process {self._target.pid} was left alone"
+                f"process {self._target.pid} may not be looked into: {forbidden[0]}: "
+                f"{missing_right()}"
             )
+        raise Refused(
+            f"this gdb cannot call a function in a process of this machine ({_reason(called)});"
+            f" process {self._target.pid} was left alone"
+        )
 
     def _run(self, script: str) -> str:
         """Returns what gdb printed. It is never killed: after its call has begun, its death would

@@ -7,12 +7,14 @@ calls that its threads are in go on or end with EINTR, as after SIGSTOP and SIGC
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from headway.attach.target import missing_right
 from headway.errors import Error
 
 Result = TypeVar("Result")
@@ -91,7 +93,10 @@ class _Stopped:
             problem = ctypes.get_errno()
             if not os.path.exists(f"/proc/{self._pid}/task/{thread}"):
                 return False
-            raise CannotStop(f"thread {thread}: {os.strerror(problem)}")
+            # A thread that is about to end is refused in this way, too.
+            is_forbidden = problem in (errno.EPERM, errno.ENOSYS)
+            right = f": {missing_right()}" if is_forbidden else ""
+            raise CannotStop(f"ptrace: {os.strerror(problem)}{right}")
         self._traced[thread] = 0
         return self._ptrace(INTERRUPT, thread) == 0
 

@@ -18,6 +18,8 @@ from headway.programs import process_tree
 
 # The number of a process.
 PID = Whole(1, (1 << 22) - 1)
+# The way without attaching.
+INSTEAD = "start it with HEADWAY=report or HEADWAY=priority"
 # The section in which CPython has `_PyRuntime`, and the cookie at its start from 3.13 on.
 SECTION = b".PyRuntime"
 COOKIE = b"xdebugpy"
@@ -66,7 +68,12 @@ def find(pid: int) -> Target:
     """Raises `Refused`, with the reason, if this command cannot attach to the process."""
     try:
         return _find(pid)
-    except (OSError, ValueError, IndexError, KeyError):
+    except (OSError, ValueError, IndexError, KeyError) as error:
+        if isinstance(error, OSError) and os.path.exists(f"/proc/{pid}/exe"):
+            # A sandbox's /proc lacks files that Linux has.
+            raise Refused(
+                f"process {pid} may not be looked into: {error.filename}: {error.strerror}"
+            ) from None
         raise Refused(f"process {pid} has ended, or is just ending") from None
 
 
@@ -91,6 +98,8 @@ def _find(pid: int) -> Target:
         owner = os.stat(f"/proc/{pid}")
         status = _status(pid)
     except OSError:
+        if not os.path.exists("/proc/self"):
+            raise Refused("/proc is not mounted here, and shows what a process runs") from None
         raise Refused(f"there is no process {pid}") from None
     if pid == os.getpid():
         raise Refused(f"process {pid} is this command itself")
@@ -109,6 +118,12 @@ def _find(pid: int) -> Target:
             f"(sudo -u '#{owner.st_uid}' {sys.executable} -m headway attach {pid})"
         )
     _check_rights(pid)
+    if not os.path.lexists("/proc/self/ns/mnt"):
+        # There gdb has stopped a process and not let it go on.
+        raise Refused(
+            f"process {pid} was left alone: /proc/self/ns/mnt is missing, as in gVisor, where "
+            f"debuggers work in part; {INSTEAD}"
+        )
     for kind, what in (("mnt", "mount"), ("pid", "pid")):
         if os.readlink(f"/proc/self/ns/{kind}") != os.readlink(f"/proc/{pid}/ns/{kind}"):
             inner = status.get("NSpid", str(pid)).split()[-1]
@@ -146,11 +161,11 @@ def _check_rights(pid: int) -> None:
     except ProcessLookupError:
         raise Refused(f"there is no process {pid}") from None
     except OSError as error:
-        raise Refused(f"process {pid} may not be looked into: {_why()}") from error
+        raise Refused(f"process {pid} may not be looked into: {missing_right()}") from error
 
 
-def _why() -> str:
-    instead = "without that right, start it with HEADWAY=report or HEADWAY=priority"
+def missing_right() -> str:
+    """Names the right that this command lacks, and what gives it."""
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope") as file:
             scope = int(file.read())
@@ -161,14 +176,15 @@ def _why() -> str:
             f"kernel.yama.ptrace_scope is {scope}, which allows this "
             + ("for children only" if scope == 1 else "to root only")
             + ": set it to 0 for the time (sudo sysctl kernel.yama.ptrace_scope=0), or give a "
-            f"container CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE); {instead}"
+            "container CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE); without that right, "
+            + INSTEAD
         )
     if scope > 2:
-        return f"kernel.yama.ptrace_scope is {scope}, which allows it to nobody; {instead}"
+        return f"kernel.yama.ptrace_scope is {scope}, which allows it to nobody; {INSTEAD}"
     return (
         "CAP_SYS_PTRACE is missing (docker run --cap-add SYS_PTRACE; in Kubernetes "
         "securityContext.capabilities.add: [SYS_PTRACE]), or the process has rights that its user "
-        f"does not have; {instead}"
+        f"does not have; without that right, {INSTEAD}"
     )
 
 

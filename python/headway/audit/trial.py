@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from headway import _native
 from headway.errors import CommandError
+from headway.temporary import temporary_file
 
 Event = dict[str, Any]
 PROGRAM = "from headway.audit.child import main; main()"
@@ -55,7 +55,7 @@ def run_trial(
     end with the child.
     """
     read_fd, write_fd = os.pipe()
-    with tempfile.TemporaryFile() as output, os.fdopen(read_fd, "rb", buffering=0) as pipe:
+    with temporary_file() as output, os.fdopen(read_fd, "rb", buffering=0) as pipe:
         sink: Any = sys.__stderr__ if shows_output else output
         try:
             child = subprocess.Popen(

@@ -185,7 +185,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
     return Settings(
         listen=arguments.listen or default_socket(),
         http=http,
-        store=None if arguments.no_store else arguments.store or default_store(),
+        store=None if arguments.no_store else _store(arguments),
         socket_mode=arguments.socket_mode,
         socket_group=arguments.socket_group,
         store_limit_bytes=arguments.store_limit,
@@ -198,6 +198,17 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
         otlp_interval_s=arguments.otlp_interval or otlp.DEFAULT_INTERVAL_S,
         otlp_headers=dict(arguments.otlp_header),
     )
+
+
+def _store(arguments: argparse.Namespace) -> str:
+    store: str = arguments.store or default_store()
+    if store.startswith("~"):
+        raise CommandError(
+            "--store: this user has no home directory, in which the history would be: give --store "
+            "FILE (of headway serve: --dashboard-store FILE), or --no-store",
+            exit_code=2,
+        )
+    return store
 
 
 def record(settings: Settings) -> int:
@@ -226,7 +237,7 @@ def _export(arguments: argparse.Namespace) -> int:
     end = now if arguments.to is None else parse_moment(arguments.to, "--to", now)
     if start >= end:
         raise CommandError("--from must be before --to", exit_code=2)
-    take_away(arguments.store or default_store(), arguments.export, start, end)
+    take_away(_store(arguments), arguments.export, start, end)
     return 0
 
 

@@ -110,6 +110,13 @@ def finish(settings: Settings) -> None:
                 f"{settings.command}: the program replaced itself {times}, by exec; what it "
                 f"did before is child {settings.pid}"
             )
+        errno = _native.gil_memory_error()
+        reads_stacks = profile is not None or any(row.late for row in report.event_loops or ())
+        if errno and reads_stacks and not settings.quiet:
+            say(
+                f"{settings.command}: no stack of a running thread was read, so lines are missing: "
+                f"process_vm_readv: {os.strerror(errno)}"
+            )
         file, folder = _native.kept_open()
         if file >= 0:
             from headway import json_file

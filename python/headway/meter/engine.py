@@ -16,6 +16,7 @@ from headway.meter import forks, garbage_collection, late_lines, machine, thread
 # Not every measured program has loaded `typing`, and this module must not load it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Raw = dict[str, Any]
@@ -120,17 +121,31 @@ def read_counters() -> Raw:
     return raw
 
 
-def read_ledger(path: str) -> Raw:
+def read_ledger(file: str | int) -> Raw:
     """Returns the raw process that a process left in a ledger file, however the process ended.
+    `file` is the path of the file, or the descriptor at which it is open.
 
     Raises `Error` if the file is not a ledger of this version.
     """
-    try:
-        raw: Raw = _native().gil_read_ledger(os.fsencode(path))
-    except RuntimeError as problem:
-        raise Error(f"{path}: {problem}") from None
+    raw: Raw = _read_file(_native().gil_read_ledger, file)
     late_lines.distribute(raw)
     return raw
+
+
+def _read_file(read: Callable[[int], Any], file: str | int) -> Any:
+    """`read` of the open file. Raises `Error`."""
+    try:
+        if isinstance(file, int):
+            return read(file)
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        raise Error(f"{file}: the ledger cannot be opened: {problem.strerror}") from None
+    except RuntimeError as problem:
+        raise Error(str(problem) if isinstance(file, int) else f"{file}: {problem}") from None
 
 
 def begin_trace(events: int, ledger: str | None = None) -> None:
@@ -153,15 +168,12 @@ def read_trace() -> Raw | None:
     return _native().gil_read_trace()  # type: ignore[no-any-return]
 
 
-def read_ledger_trace(path: str) -> Raw | None:
+def read_ledger_trace(file: str | int) -> Raw | None:
     """Returns the events that a ledger file has after the counters, or None if it has none.
 
-    Raises `Error` if the file is not a ledger of this version.
+    Raises `Error` as `read_ledger` does.
     """
-    try:
-        return _native().gil_read_ledger_trace(os.fsencode(path))  # type: ignore[no-any-return]
-    except RuntimeError as problem:
-        raise Error(f"{path}: {problem}") from None
+    return _read_file(_native().gil_read_ledger_trace, file)  # type: ignore[no-any-return]
 
 
 def begin_profile(ledger: str | None = None) -> None:
@@ -198,15 +210,12 @@ def end_profile() -> Raw | None:
     return _native().profile_end()  # type: ignore[no-any-return]
 
 
-def read_ledger_profile(path: str) -> Raw | None:
+def read_ledger_profile(file: str | int) -> Raw | None:
     """Returns the profile that a ledger file has after the counters, or None if it has none.
 
-    Raises `Error` if the file is not a ledger of this version.
+    Raises `Error` as `read_ledger` does.
     """
-    try:
-        return _native().profile_read_ledger(os.fsencode(path))  # type: ignore[no-any-return]
-    except RuntimeError as problem:
-        raise Error(f"{path}: {problem}") from None
+    return _read_file(_native().profile_read_ledger, file)  # type: ignore[no-any-return]
 
 
 def _native() -> Any:

@@ -76,7 +76,7 @@ def _read_stdin(traced: bool, profiled: bool) -> Recorded:
     if start == b"{":
         return Recorded(parse_json(start + stdin.read(MAX_JSON_BYTES), "-"))
     if stat.S_ISREG(os.fstat(0).st_mode):
-        return _read_ledger("/proc/self/fd/0", "-", traced, profiled)
+        return _read_ledger(0, "-", traced, profiled)
     # The meter maps ledgers into memory, which does not work for a pipe. Ledgers exist on Linux
     # only, which has memfds. A ledger is sparse, and so is the copy.
     with open(os.memfd_create("headway-ledger"), "wb") as copy:
@@ -88,17 +88,17 @@ def _read_stdin(traced: bool, profiled: bool) -> Recorded:
                 copy.write(block)
         copy.truncate(copy.tell())
         copy.flush()
-        return _read_ledger(f"/proc/self/fd/{copy.fileno()}", "-", traced, profiled)
+        return _read_ledger(copy.fileno(), "-", traced, profiled)
 
 
-def _read_ledger(path: str, name: str, traced: bool, profiled: bool) -> Recorded:
+def _read_ledger(ledger: str | int, name: str, traced: bool, profiled: bool) -> Recorded:
     from headway.meter import engine
     from headway.meter.snapshot import Snapshot
 
     try:
-        report = Snapshot(engine.read_ledger(path)).report()
-        trace = engine.read_ledger_trace(path) if traced else None
-        profile = engine.read_ledger_profile(path) if profiled else None
+        report = Snapshot(engine.read_ledger(ledger)).report()
+        trace = engine.read_ledger_trace(ledger) if traced else None
+        profile = engine.read_ledger_profile(ledger) if profiled else None
     except (Error, ValueError) as error:
         raise CommandError(
             f"FILE {name!r} is neither a report in JSON nor a ledger: {error}", exit_code=2

@@ -215,16 +215,13 @@ def _install(settings: Settings) -> None:
     policy, hints = settings.policy, settings.kernel_hints
     ledger = settings.ledger
     if not ledger and settings.follow:
-        # Children open the ledger through the owner's descriptor.
-        descriptor = os.memfd_create("headway-ledger")
-        settings.ledger = f"/proc/{settings.pid}/fd/{descriptor}"
-        engine.install(policy, kernel_hints=hints, ledger=descriptor)
+        _install_for_children(settings)
         return
     if not ledger or ledger.startswith("/proc/"):
         engine.install(policy, kernel_hints=hints)
         return
     _remove(ledger)  # an earlier crash may have left one
-    reason = "No room in it"
+    reason = "No room in it, or mremap is forbidden"
     try:
         engine.install(policy, kernel_hints=hints, ledger=ledger)
     except errors.Unsupported as error:
@@ -243,6 +240,33 @@ def _install(settings: Settings) -> None:
         f"{settings.command}: the ledger {ledger} cannot be kept ({reason}): {', and '.join(lost)}",
         getattr(sys.__stderr__, "encoding", None) or "utf-8",
     )
+
+
+def _install_for_children(settings: Settings) -> None:
+    """Starts the meter on a ledger without a file, which children open through the owner's
+    descriptor. Where they cannot, a line on stderr names the reason."""
+    from headway.meter import end, engine
+
+    policy, hints = settings.policy, settings.kernel_hints
+    descriptors = f"/proc/{settings.pid}/fd"
+    place = "memfd_create"
+    try:
+        descriptor = os.memfd_create("headway-ledger")
+        place = descriptors
+        # Those of a process that may not be looked into belong to root.
+        is_open_to_children = os.stat(descriptors).st_uid == os.geteuid()
+        reason = "" if is_open_to_children else "only this process itself may open them"
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        engine.install(policy, kernel_hints=hints)
+        end.say(
+            f"{settings.command}: children started by exec or spawn are not in the report: "
+            f"{place}: {reason}"
+        )
+        return
+    settings.ledger = f"{descriptors}/{descriptor}"
+    engine.install(policy, kernel_hints=hints, ledger=descriptor)
 
 
 def _begin_trace(settings: Settings) -> None:

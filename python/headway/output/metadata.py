@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict, cast
 
 from headway import __version__
+from headway.errors import CommandError, reason_of
 from headway.programs.interpreters import Interpreter
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -118,7 +119,13 @@ def doubts(metadata: Metadata) -> list[str]:
 def ticks() -> list[int]:
     """The ticks of all processors: user, nice, system, idle, waiting for I/O, two kinds of
     interrupts, steal."""
-    return [int(each) for each in STAT.read_text().split("\n", 1)[0].split()[1 : 1 + ALL_TICKS]]
+    try:
+        line = STAT.read_text().split("\n", 1)[0]
+    except OSError as error:
+        raise CommandError(
+            f"{STAT}: {reason_of(error)}; what the processors do meanwhile is part of a result"
+        ) from None
+    return [int(each) for each in line.split()[1 : 1 + ALL_TICKS]]
 
 
 def cpu_model() -> str:

@@ -16,7 +16,6 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from headway.errors import CommandError, reason_of
 from headway.programs import signals
 from headway.programs.process_tree import Descendants
 from headway.report import columns
+from headway.temporary import temporary_file
 
 # Longer than any window of an experiment with its warm-up.
 LIFETIME_S = 600
@@ -143,7 +143,7 @@ def started(
     """A child process, from its start to its end, in a process group of its own. A program that is
     not controlled by lines, such as a server, ends at SIGTERM. `environment` is added to this
     process's; `lifetime_s` is for `prepare_child`."""
-    with tempfile.TemporaryFile() as messages:
+    with temporary_file() as messages:
         # Apache does not run as root here, and opens its stderr again.
         os.fchmod(messages.fileno(), 0o666)
         process: subprocess.Popen[bytes] | None = None

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from headway.errors import CommandError, reason_of
 from headway.programs import signals
 from headway.programs.processes import end, prepare_child
 from headway.report import columns
+from headway.temporary import temporary_file
 from headway.tune.goals import CPU, MEMORY, TIME, Figures
 from headway.tune.setting import Setting
 from headway.tune.trials import Measured
@@ -34,7 +34,7 @@ class ProgramRuns:
     def measure(self, setting: Setting, control: Figures | None) -> Measured:
         """One run; a run that fails has no figures. Raises CommandError if the program prints no
         number."""
-        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        with temporary_file() as stdout, temporary_file() as stderr:
             began_s = time.monotonic()
             with signals.held():
                 process = self._start(setting, stdout.fileno(), stderr.fileno())

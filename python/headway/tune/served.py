@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from headway.errors import CommandError
 from headway.programs.processes import MAX_MESSAGE, ChildProgram, started
 from headway.report import columns
+from headway.temporary import temporary_folder
 
 START_TIMEOUT_S = 60.0
 POLL_S = 0.02
@@ -33,7 +33,7 @@ class Served(NamedTuple):
 def serving(words: Sequence[str]) -> Iterator[Served]:
     """`words` are the application and options of `headway serve`. Raises CommandError (exit code 2)
     if the server does not start."""
-    with tempfile.TemporaryDirectory(prefix="headway-tune-") as folder:
+    with temporary_folder() as folder:
         address = f"unix:{Path(folder) / 'status'}"
         command = [sys.executable, "-m", "headway", "serve", *words, "--bind", "127.0.0.1:0"]
         command += ["--status-socket", address.removeprefix("unix:")]

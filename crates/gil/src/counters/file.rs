@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use super::mapping::{
-    Header, MappingError, SLOTS, claimed, claimed_count, header, length_of, mapping_bytes, open,
+    Header, MappingError, SLOTS, claimed, claimed_count, header, length_of, mapping_bytes,
     read_identity, reserve, slot_offset,
 };
 use super::process::ProcessCounters;
@@ -126,16 +126,15 @@ fn map_appended(fd: BorrowedFd, offset: usize, bytes: usize) -> Result<*mut c_vo
     }
 }
 
-/// Maps the bytes behind the mapping in a counters file for reading, and returns their address and
-/// number; `None` if there are none.
-pub fn map_behind(path: &CStr) -> Result<Option<(*mut c_void, usize)>, MappingError> {
-    let fd = open(path, OFlags::RDONLY)?;
-    read_identity(fd.as_fd())?;
-    let bytes = length_of(fd.as_fd())?.saturating_sub(mapping_bytes(SLOTS));
+/// Maps the bytes behind the mapping in an open counters file for reading, and returns their
+/// address and number; `None` if there are none.
+pub fn map_behind(fd: BorrowedFd) -> Result<Option<(*mut c_void, usize)>, MappingError> {
+    read_identity(fd)?;
+    let bytes = length_of(fd)?.saturating_sub(mapping_bytes(SLOTS));
     if bytes == 0 {
         return Ok(None);
     }
-    Ok(Some((map_to_read(fd.as_fd(), bytes, mapping_bytes(SLOTS))?, bytes)))
+    Ok(Some((map_to_read(fd, bytes, mapping_bytes(SLOTS))?, bytes)))
 }
 
 /// The file has bytes up to there, and the offset is whole pages.
@@ -153,15 +152,15 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn open(path: &CStr) -> Result<Self, MappingError> {
-        let fd = open(path, OFlags::RDONLY)?;
-        read_identity(fd.as_fd())?;
-        if length_of(fd.as_fd())? < mapping_bytes(SLOTS) {
+    /// Maps an open file, which the caller may close afterwards.
+    pub fn map_all(fd: BorrowedFd) -> Result<Self, MappingError> {
+        read_identity(fd)?;
+        if length_of(fd)? < mapping_bytes(SLOTS) {
             return Err(MappingError::NotALedger);
         }
         // The header has the number of slots.
-        let slots = claimed_count(Self::map(fd.as_fd(), 0)?.header());
-        Self::map(fd.as_fd(), slots)
+        let slots = claimed_count(Self::map(fd, 0)?.header());
+        Self::map(fd, slots)
     }
 
     fn map(fd: BorrowedFd, slots: usize) -> Result<Self, MappingError> {

@@ -15,7 +15,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::size_of;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use headway_measure::clock;
@@ -145,7 +145,8 @@ pub fn create_in(fd: BorrowedFd) -> Result<(), MappingError> {
 
 /// Maps the file of a run that another process began.
 pub fn join_file(path: &CStr, run: u64) -> Result<(), MappingError> {
-    let fd = open(path, OFlags::RDWR)?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = fs::open(path, flags, Mode::empty()).map_err(MappingError::open)?;
     // The file may be longer: its owner may have a trace behind the counters.
     if read_identity(fd.as_fd())? != run || length_of(fd.as_fd())? < mapping_bytes(SLOTS) {
         return Err(MappingError::NotALedger);
@@ -153,10 +154,6 @@ pub fn join_file(path: &CStr, run: u64) -> Result<(), MappingError> {
     // As in `create_in`.
     let _ = fs::flock(&fd, FlockOperation::NonBlockingLockShared);
     map_file(fd.as_fd())
-}
-
-pub(super) fn open(path: &CStr, access: OFlags) -> Result<OwnedFd, MappingError> {
-    fs::open(path, access | OFlags::CLOEXEC, Mode::empty()).map_err(MappingError::open)
 }
 
 /// The identity of the run that the open counters file belongs to.

@@ -1,6 +1,7 @@
 //! Beginning, ending and reading a profile. Not for hooks.
 
 use std::ffi::{CStr, c_int};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::*;
 
 use headway_measure::clock;
@@ -233,9 +234,9 @@ pub fn copy() -> Option<Profile> {
     Some(copied)
 }
 
-/// The profile in the counters file at `path`; `None` if there is none.
-pub fn read_file(path: &CStr) -> Result<Option<Profile>, MappingError> {
-    let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
+/// The profile in an open counters file; `None` if there is none.
+pub fn read_file(fd: BorrowedFd) -> Result<Option<Profile>, MappingError> {
+    let Some((memory, bytes)) = file::map_behind(fd)? else { return Ok(None) };
     // SAFETY: a mapping of this length, which stays until the profile is copied.
     let copied = unsafe { Store::find(memory.cast(), bytes) }.map(|store| {
         let charges = store.gils.iter().chain(&store.parked);

@@ -10,7 +10,7 @@ pub mod loops;
 mod rows;
 pub mod totals;
 
-use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::*;
 
 use headway_measure::clock::{self, now_ns};
@@ -102,8 +102,8 @@ pub fn snapshot() -> Option<Snapshot> {
 }
 
 /// The counters in the counters file at `path`, also after a crash.
-pub fn read_ledger(path: &CStr) -> Result<Snapshot, MappingError> {
-    let reader = Reader::open(path)?;
+pub fn read_ledger(fd: BorrowedFd) -> Result<Snapshot, MappingError> {
+    let reader = Reader::map_all(fd)?;
     let opened = |process: &&ProcessCounters| process.opened_ns.load(Relaxed) != 0;
     let slots: Vec<&ProcessCounters> = reader.slots().filter(opened).collect();
     let pid_of = |index: usize| slots[index].pid.load(Relaxed);

@@ -1,6 +1,7 @@
 //! Beginning, ending and reading a trace. Not for hooks.
 
 use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::*;
 
 use headway_measure::clock::now_ns;
@@ -55,9 +56,9 @@ pub fn read() -> Option<ring::Trace> {
     Some(recording::last()?.copy(now_ns()))
 }
 
-/// The trace in the counters file at `path`; `None` if there is none.
-pub fn read_file(path: &CStr) -> Result<Option<ring::Trace>, MappingError> {
-    let Some((memory, bytes)) = file::map_behind(path)? else { return Ok(None) };
+/// The trace in an open counters file; `None` if there is none.
+pub fn read_file(fd: BorrowedFd) -> Result<Option<ring::Trace>, MappingError> {
+    let Some((memory, bytes)) = file::map_behind(fd)? else { return Ok(None) };
     // SAFETY: a mapping of this length, which stays until the ring is copied.
     let skip = profile::control::bytes_behind(memory.cast(), bytes);
     let ring = unsafe { Ring::find(memory.byte_add(skip).cast(), bytes - skip) };

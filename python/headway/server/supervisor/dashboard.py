@@ -65,6 +65,12 @@ class Folder:
             shutil.rmtree(self.outer, ignore_errors=True)
             where = "a temporary directory for the socket of its recorder"
             raise CommandError(f"--dashboard: {where}: {reason_of(error)}") from None
+        if not os.path.exists(f"/proc/self/fd/{self.fd}"):
+            self.remove()
+            raise CommandError(
+                "--dashboard: /proc is not mounted here, through which processes reach the socket "
+                "of its recorder: start headway telemetry, and give --telemetry unix:PATH"
+            )
 
     def remove(self) -> None:
         os.close(self.fd)
