@@ -100,7 +100,7 @@ class Windows:
         return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, f"{rate:.1f}-overload")
 
     def told(self, server: Server, rate: float) -> str:
-        """What `headway top` says of a window."""
+        """Returns the text of `headway top` about a window."""
         file = self._folder / f"told-{server.shape}-{rate:.1f}.txt"
         if not file.exists():
             progress(f"{NAME}: {server} at {rate:.1f} requests/s, reporting")

@@ -60,8 +60,8 @@ class Request(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What visitors and processes did in a window of `seconds`. CPU times are seconds a second;
-    `site_` is the server, with all its processes."""
+    """The requests of a window of `seconds`, and the use of CPUs in it, in seconds a second; `site_`
+    is the server, with all its processes."""
 
     server: str
     rate: float
@@ -77,7 +77,7 @@ class Window(NamedTuple):
 
     @property
     def late(self) -> bool:
-        """Whether the figures tell of the generator, not of the server."""
+        """Whether k6 was late, so that the figures are its own and not the server's."""
         return self.lateness_p99_s > LATE_S or self.dropped > 0
 
     def of(self, pages: Sequence[str]) -> list[Request]:

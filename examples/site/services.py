@@ -69,7 +69,7 @@ def postgres_folder() -> Path:
 
 
 def database_user() -> str | None:
-    """Whom PostgreSQL runs as; None is who runs this. It refuses to run as root."""
+    """The user that PostgreSQL runs as; None is the present one. It refuses to run as root."""
     if os.geteuid() != 0:
         return None
     try:
@@ -186,7 +186,7 @@ def main() -> int:
             except KeyboardInterrupt:
                 program.terminate()
                 status = program.wait()
-            # As a shell tells of a signal.
+            # The status that a shell gives a program that a signal ended.
             return status if status >= 0 else 128 - status
     except Missing as missing:
         print(f"bookshop: {missing}", file=sys.stderr)

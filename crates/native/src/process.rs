@@ -9,7 +9,7 @@ use headway_python::object::{Object, PyResult};
 use std::ffi::{CStr, c_int, c_ulong};
 use std::io::Error;
 
-pub static FUNCTIONS: Methods<5> = Methods::new([
+pub static FUNCTIONS: Methods<6> = Methods::new([
     function(
         c"process_set_name",
         set_name,
@@ -40,6 +40,14 @@ pub static FUNCTIONS: Methods<5> = Methods::new([
           \n\
           Whether the process got rights from its file (set-user-ID, capabilities; AT_SECURE in\n\
           getauxval(3)), so that its environment must not decide what it does.",
+    ),
+    function(
+        c"process_share_arena",
+        share_arena,
+        c"process_share_arena()\n\
+          \n\
+          From now on glibc gives no thread a memory arena of its own (M_ARENA_MAX in\n\
+          mallopt(3)). Other C libraries have one for all threads, or are left alone.",
     ),
     END,
 ]);
@@ -81,4 +89,14 @@ unsafe fn control<'py>(
         -1 => Err(Exception::OSError.raise(py, &Error::last_os_error().to_string())),
         _ => Ok(Object::none(py)),
     }
+}
+
+fn share_arena<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
+    () = arguments(py, "process_share_arena", given)?;
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt sets a number that malloc reads under a lock.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+    Ok(Object::none(py))
 }

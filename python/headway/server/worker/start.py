@@ -13,9 +13,11 @@ import socket
 import sys
 import threading
 
+from headway import _native
 from headway.errors import CommandError, reason_of
 from headway.server import identity
 from headway.server.control import Control, Gone
+from headway.server.free_threading import gil_enabled
 from headway.server.settings import ProcessGroup
 from headway.server.signals import SUPERVISORS_SIGNALS, ignore
 from headway.server.stderr import flush_streams
@@ -57,6 +59,7 @@ def main() -> None:
         if task.directory is not None:
             change_directory(task.directory)
         identity.take_on(task.group)
+        share_arena(task.group)
         tell_of_gil(control)
         if task.watched:
             # Imported here, because in production the module and its imports are not needed.
@@ -73,6 +76,19 @@ def main() -> None:
     except CommandError as error:
         status = tell_failure(control, error)
     end(status, task.group)
+
+
+def share_arena(group: ProcessGroup) -> None:
+    """Makes all threads allocate from one arena of glibc's, unless they run at the same time or
+    the environment says how many arenas there are to be.
+
+    A thread with an arena of its own allocates while others do, which threads that share a GIL
+    hardly do, and what it frees serves no other thread.
+    """
+    parallel = not gil_enabled() or any(each.own_gil for each in group.application_groups)
+    chosen = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if not (parallel or chosen):
+        _native.process_share_arena()
 
 
 def change_directory(path: str) -> None:
