@@ -60,8 +60,8 @@ class Request(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The requests of a window of `seconds`, and the use of CPUs in it, in seconds a second; `site_`
-    is the server, with all its processes."""
+    """The requests of a window of `seconds`, and the use of CPUs in it, in seconds a second: of the
+    server with all its processes, the database and k6."""
 
     server: str
     rate: float
