@@ -88,7 +88,8 @@ class Windows:
         self._folder = folder
         self._site = site
         self._seconds = seconds
-        self.failed: dict[Server, str] = {}
+        # By the window.
+        self.failed: dict[str, str] = {}
 
     def window(self, server: Server, rate: float, repeat: int = 0) -> Window | None:
         """A window at a rate. None if the server fails, which `failed` then tells."""
@@ -117,12 +118,12 @@ class Windows:
         after: tuple[float, float] | None,
         name: str,
     ) -> Window | None:
-        if server in self.failed:
-            return None
         label = server.label.replace(" ", "-")
         file = self._folder / f"{label}-{server.shape}-{name}.json.gz"
         if file.exists():
             return Window.read(file)
+        if file.name in self.failed:
+            return None
         if signals.continued.is_set():
             raise KeyboardInterrupt
         progress(f"{NAME}: {server} at {rate:.1f} requests/s")
@@ -133,7 +134,7 @@ class Windows:
                 # Once more: another guest of the machine may have had the core.
                 found = self._site().window(server, application, rate, seconds, after=after)
         except ProgramError as error:
-            self.failed[server] = str(error)
+            self.failed[file.name] = str(error)
             return None
         finally:
             clear_progress()
@@ -203,7 +204,7 @@ def coarse(
     for processes, threads in shapes:
         server = base._replace(processes=processes, threads=threads)
         window = windows.window(server, rate)
-        if window is not None:
+        if window is not None and not window.late:
             found.append((window.failures > 0, window.latency_s(LIGHT, 0.99), server))
     found.sort(key=lambda each: each[:2])
     return [
@@ -225,8 +226,8 @@ def score(
         return None
     server = max(highest, key=lambda each: highest[each])
     rate = highest[server]
-    sustained = (windows.window(server, rate, repeat) for repeat in range(2))
-    at_rate = next(filter(sustains, sustained))
+    tried = (windows.window(server, rate, repeat) for repeat in range(2))
+    at_rate = next(filter(sustains, tried), None)
     at_half, overload = windows.window(server, rate / 2), windows.overload(server, rate)
     if at_rate is None or at_half is None or overload is None:
         return None
@@ -267,6 +268,11 @@ HEADINGS = (
 )
 
 
+def shown(window: Window, value: float) -> str:
+    """The figure, or - where k6 was late."""
+    return "-" if window.late else number(value)
+
+
 def print_scores(scores: Sequence[Score]) -> None:
     rows = []
     for each in sorted(scores, key=lambda score: -score.rate):
@@ -275,13 +281,13 @@ def print_scores(scores: Sequence[Score]) -> None:
                 each.server.label,
                 each.server.shape,
                 f"{each.rate:.1f}",
-                number(each.at_half.latency_s(LIGHT, 0.99) * 1e3),
+                shown(each.at_half, each.at_half.latency_s(LIGHT, 0.99) * 1e3),
                 number(each.at_rate.latency_s(LIGHT, 0.99) * 1e3),
                 number(each.at_rate.pss_bytes / 1e6),
-                number(1000 * each.at_half.site_cpu / each.at_half.answered_per_s),
-                number(useful_per_s(each.overload)),
-                str(each.overload.failures),
-                number(recovery_s(each.overload)),
+                shown(each.at_half, 1000 * each.at_half.site_cpu / each.at_half.answered_per_s),
+                shown(each.overload, useful_per_s(each.overload)),
+                shown(each.overload, each.overload.failures),
+                shown(each.overload, recovery_s(each.overload)),
                 number(each.at_rate.load_cpu),
             )
         )
@@ -290,7 +296,8 @@ def print_scores(scores: Sequence[Score]) -> None:
         "requests/s: the highest rate at which the p99 of the light pages stays below 100 ms and\n"
         "nothing fails. p99: of the light pages, in ms. memory: PSS at that rate. CPU: of the\n"
         "server's processes, at half. useful: light pages within a second, at 130 %; failed: then\n"
-        "and while the load falls to half; recovery: from then. k6's CPU: of one core."
+        "and while the load falls to half; recovery: from then. k6's CPU: of one core. -: k6 was\n"
+        "late."
     )
 
 
@@ -300,7 +307,7 @@ def print_pages(scores: Sequence[Score]) -> None:
     for each in sorted(scores, key=lambda score: -score.rate):
         cells = []
         for page in PAGES:
-            if each.at_half.of([page]):
+            if each.at_half.of([page]) and not each.at_half.late:
                 low, high = (each.at_half.latency_s([page], share) for share in (0.5, 0.99))
                 cells.append(f"{number(low * 1e3)}, {number(high * 1e3)}")
             else:
@@ -325,7 +332,7 @@ def print_curve(windows: Windows, scores: Sequence[Score]) -> None:
     print("The p99 of the light pages in ms. -: discarded, k6 was late.")
 
 
-def write(scores: Sequence[Score], failed: dict[Server, str], file: Path) -> None:
+def write(scores: Sequence[Score], failed: dict[str, str], file: Path) -> None:
     """Writes the figures without the requests."""
     kept = [
         {
@@ -344,8 +351,7 @@ def write(scores: Sequence[Score], failed: dict[Server, str], file: Path) -> Non
         }
         for each in scores
     ]
-    said = {str(server): why for server, why in failed.items()}
-    file.write_text(json.dumps({"scores": kept, "failed": said}, indent=1) + "\n")
+    file.write_text(json.dumps({"scores": kept, "failed": failed}, indent=1) + "\n")
 
 
 @contextmanager
@@ -429,8 +435,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     for rate in (each.rate, OVERLOAD * each.rate):
                         print(f"\nheadway top at {rate:.1f} requests/s:")
                         print(windows.told(each.server, rate))
-        for server, why in windows.failed.items():
-            print(f"without {server}: {why}")
+        for name, why in windows.failed.items():
+            print(f"without {name}: {why}")
         write(scores, windows.failed, options.folder / "scores.json")
     except (CommandError, services.Missing) as error:
         clear_progress()

@@ -11,6 +11,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -38,8 +39,9 @@ PAGES = (*LIGHT, "delivery", "login", "export", "photo", "report")
 PHOTO_BYTES = 2_000_000
 # A session has its think times and pages behind it, and a new one takes its place.
 WARM_UP_S = 8.0
-# The time in which a request of the window may still be answered; k6 drops what is later.
-TAIL_S = 3.0
+# k6 forgets the requests that are under way at its end. Those of the window have failed by then:
+# the timeout of load.js is 5 s.
+TAIL_S = 5.5
 # k6 is late if its pauses end later than this, for one in a hundred.
 LATE_S = 0.010
 NICE = "-10"
@@ -145,8 +147,7 @@ class Site:
             values["AFTER"] = f"{after[0]:g}:{after[1] + TAIL_S:g}"
             length_s += after[1]
         with loading(values, found) as load:
-            # k6 makes its visitors first; its first row tells when it begins.
-            began_s = first_row_s(load, found)
+            began_s = beginning_s(load, found)
             sleep_until(began_s + WARM_UP_S)
             before = self._cpu(served, load)
             sleep_until(began_s + WARM_UP_S + length_s)
@@ -186,7 +187,7 @@ class Site:
             found = self.photo.with_name("load.csv")
             found.unlink(missing_ok=True)
             with loading(values, found) as load:
-                first_row_s(load, found)
+                beginning_s(load, found)
                 time.sleep(WARM_UP_S)
                 words = [sys.executable, "-m", "headway", "top", "--once", f"unix:{path}"]
                 shown = subprocess.run(
@@ -236,13 +237,14 @@ def loading(values: dict[str, str], out: Path) -> Iterator[subprocess.Popen[str]
         load.wait()
 
 
-def first_row_s(load: subprocess.Popen[str], found: Path) -> float:
-    """The time of k6's first row, once it is there."""
+def beginning_s(load: subprocess.Popen[str], found: Path) -> float:
+    """The time at which the first visitors come, once k6 has made all of them."""
     end_s = time.monotonic() + START_S
     while True:
-        lines = found.read_text().splitlines() if found.exists() else []
-        if len(lines) > 2:
-            return float(lines[1].split(",")[1]) / 1e6
+        text = found.read_text() if found.exists() else ""
+        told = re.search(r"^beginnings,(\d+),", text, re.MULTILINE)
+        if told:
+            return int(told[1]) / 1e6
         if load.poll() is not None:
             raise ProgramError(f"k6: {last_line(load.communicate()[0])}")
         if time.monotonic() > end_s:

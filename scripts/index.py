@@ -87,6 +87,16 @@ def link_or_copy(file: Path, target: Path) -> None:
 
 
 def read_metadata(file: Path) -> bytes:
+    """Raises ValueError for a file that is no distribution."""
+    try:
+        return metadata_in(file)
+    except (ValueError, KeyError, AssertionError, OSError, tarfile.TarError, zipfile.BadZipFile):
+        raise ValueError(
+            f"{file.name}: found no metadata of a distribution; allowed: what `make wheels` made"
+        ) from None
+
+
+def metadata_in(file: Path) -> bytes:
     if file.suffix == ".whl":
         with zipfile.ZipFile(file) as archive:
             (name,) = (

@@ -368,10 +368,10 @@ def main(arguments: Sequence[str]) -> int:
             file = build_sdist(package) if name == SDIST else build(package, WHEELS[name])
             print(f"{time.monotonic() - began_s:.0f} s", flush=True)
             made.append(file)
-    except (WheelError, CompletionError) as error:
+        index.make(DIST)
+    except (WheelError, CompletionError, ValueError) as error:
         print(f"wheels: {error}", file=sys.stderr)
         return 1
-    index.make(DIST)
     print(f"\n{'in dist/':<64} {'size':>8} {'unpacked':>11} {'module':>9} {'files':>6}")
     print("\n".join(map(row, made)))
     return 0

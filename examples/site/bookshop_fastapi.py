@@ -41,7 +41,8 @@ JOIN bookshop_author AS author ON author.id = book.author_id
 JOIN bookshop_category AS category ON category.id = book.category_id
 """
 pool = AsyncConnectionPool(
-    f"host={os.environ.get('BOOKSHOP_DATABASE', '')} user=bookshop dbname=bookshop",
+    f"host={os.environ.get('BOOKSHOP_DATABASE', '')} user=bookshop dbname=bookshop"
+    f" password={os.environ.get('BOOKSHOP_PASSWORD', 'none')}",
     min_size=2,
     max_size=CONNECTIONS,
     open=False,

@@ -67,7 +67,7 @@ def filled(chance: random.Random) -> None:
             " book.title || ' ' || book.summary || ' ' || category.name)"
             " FROM bookshop_category AS category WHERE category.id = book.category_id"
         )
-        cursor.execute("VACUUM ANALYZE")
+        cursor.execute("VACUUM ANALYZE bookshop_book, bookshop_review, auth_user")
 
 
 def restore() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 SAMPLE_DATA = str(HERE / "sample_data.py")
@@ -32,17 +34,26 @@ class Missing(Exception):
     """Something that the bookshop needs is not installed."""
 
 
+class Database(NamedTuple):
+    """`folder` has the socket. The site logs in as bookshop, which owns its database alone."""
+
+    folder: Path
+    password: str
+    pid: int
+
+
 class Services:
     """`environment` is what the bookshop's processes need; PostgreSQL is process `postgres_pid`."""
 
-    def __init__(self, socket_folder: Path, port: int, postgres_pid: int) -> None:
+    def __init__(self, database: Database, port: int) -> None:
         self.environment = {
-            "BOOKSHOP_DATABASE": str(socket_folder),
+            "BOOKSHOP_DATABASE": str(database.folder),
+            "BOOKSHOP_PASSWORD": database.password,
             "BOOKSHOP_DELIVERY": str(port),
             "DJANGO_SETTINGS_MODULE": "bookshop.settings",
             "PYTHONPATH": str(HERE),
         }
-        self.postgres_pid = postgres_pid
+        self.postgres_pid = database.pid
 
     def restore(self) -> None:
         """Removes what visitors left in the database."""
@@ -79,8 +90,8 @@ def database_user() -> str | None:
 
 
 @contextmanager
-def postgres() -> Iterator[tuple[Path, int]]:
-    """A server with an empty database bookshop: the folder of its socket, and its pid."""
+def postgres() -> Iterator[Database]:
+    """A server with an empty database bookshop. Whoever reaches its socket needs the password."""
     programs, user = postgres_folder(), database_user()
     # Another user may not reach the folder that TMPDIR names.
     place = None if user is None else "/tmp"
@@ -88,15 +99,24 @@ def postgres() -> Iterator[tuple[Path, int]]:
         folder = Path(name)
         if user is not None:
             shutil.chown(folder, user)
-        # The site may run as yet another user.
-        folder.chmod(0o755)
-        data, log = folder / "data", folder / "log"
+            # The site may run as yet another user.
+            folder.chmod(0o755)
+        data, log, secret = folder / "data", folder / "log", folder / "secret"
+        administrator, password = secrets.token_hex(16), secrets.token_hex(16)
+        # Not the user's locale, which Debian may lack.
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", "PGPASSWORD": administrator}
+        with open(secret, "x", opener=private) as file:
+            file.write(administrator)
+        if user is not None:
+            shutil.chown(secret, user)
         groups: list[int] | None = None if user is None else []
 
-        def run(program: str, *words: str | Path) -> None:
+        def run(program: str, *words: str | Path, said: str = "") -> None:
             ended = subprocess.run(
                 [programs / program, *words],
+                input=said,
                 cwd=folder,
+                env=environment,
                 capture_output=True,
                 text=True,
                 user=user,
@@ -106,13 +126,14 @@ def postgres() -> Iterator[tuple[Path, int]]:
             if ended.returncode != 0:
                 raise Missing(f"{program}: {ended.stderr.strip() or ended.stdout.strip()}")
 
-        run("initdb", "-D", data, "-U", "bookshop", "-A", "trust", "-E", "UTF8", "-N")
+        run("initdb", "-D", data, "-U", "postgres", "-A", "scram-sha-256", "-N", "--pwfile", secret)
         words: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder]
         words += [word for setting in SETTINGS for word in ("-c", setting)]
         with log.open("w") as said:
             server = subprocess.Popen(
                 words,
                 cwd=folder,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -124,12 +145,18 @@ def postgres() -> Iterator[tuple[Path, int]]:
             )
         try:
             wait_until_ready(programs, folder, server, log)
-            run("createdb", "-h", folder, "-U", "bookshop", "bookshop")
-            yield folder, server.pid
+            role = f"CREATE ROLE bookshop LOGIN PASSWORD '{password}'"
+            run("psql", "-q", "-h", folder, "-U", "postgres", "-v", "ON_ERROR_STOP=1", said=role)
+            run("createdb", "-h", folder, "-U", "postgres", "-O", "bookshop", "bookshop")
+            yield Database(folder, password, server.pid)
         finally:
             # Fast shutdown: sessions end now.
             server.send_signal(signal.SIGINT)
             server.wait()
+
+
+def private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def wait_until_ready(
@@ -163,8 +190,8 @@ def delivery() -> Iterator[int]:
 @contextmanager
 def services() -> Iterator[Services]:
     """PostgreSQL with the bookshop's data, and the delivery service."""
-    with postgres() as (folder, pid), delivery() as port:
-        found = Services(folder, port, pid)
+    with postgres() as database, delivery() as port:
+        found = Services(database, port)
         found.run("-m", "django", "migrate", "--run-syncdb", "--verbosity", "0")
         found.run(SAMPLE_DATA)
         yield found

@@ -19,9 +19,10 @@ def temporary_file() -> IO[bytes]:
         raise CommandError(f"no temporary file: {reason_of(error)}; {INSTEAD}") from None
 
 
-def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder that is removed at the end of a `with` block. Raises `CommandError`."""
+def temporary_folder(verb: str) -> tempfile.TemporaryDirectory[str]:
+    """A folder that is removed at the end of a `with` block, and whose name has the verb that it is
+    for. Raises `CommandError`."""
     try:
-        return tempfile.TemporaryDirectory(prefix="headway-")
+        return tempfile.TemporaryDirectory(prefix=f"headway-{verb}-")
     except OSError as error:
         raise CommandError(f"no temporary folder: {reason_of(error)}; {INSTEAD}") from None

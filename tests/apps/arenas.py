@@ -29,7 +29,7 @@ def app(
     environ: dict[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
 ) -> Iterable[bytes]:
     kept.blocks = [bytes(BLOCK_BYTES) for _ in range(BLOCKS)]
-    together.wait()
+    together.wait(timeout=30)
     body = str(arenas()).encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]

@@ -66,7 +66,7 @@ class Surroundings:
             pytest.skip(why)
         if self.gvisor and (why := _no_gvisor()):
             pytest.skip(why)
-        if self.filtered and (why := _no_filters()):
+        if self.filtered and (why := no_filters()):
             pytest.skip(why)
         if (self.memory_mib or self.cores) and _cgroup_folders() is None:
             pytest.skip("control groups cannot be made here")
@@ -182,7 +182,8 @@ def _no_namespaces() -> str:
     made = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"])
     if made.returncode != 0 or "overlay" not in Path("/proc/filesystems").read_text():
         return "namespaces or overlayfs cannot be had here"
-    if os.stat(sys.executable).st_dev != os.stat("/").st_dev:
+    used = (sys.executable, sys.prefix, sys.base_prefix, str(HERE))
+    if {os.stat(place).st_dev for place in used} != {os.stat("/").st_dev}:
         return "the environment of the tests is on another file system than the root"
     return ""
 
@@ -194,7 +195,7 @@ def _no_gvisor() -> str:
 
 
 @cache
-def _no_filters() -> str:
+def no_filters() -> str:
     tried = (sys.executable, "-IS", str(HERE / "filtered.py"), "EPERM:acct", "--", "/bin/true")
     done = _end(tried)
     reason = done.stderr.strip().rpartition("\n")[2]

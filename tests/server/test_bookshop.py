@@ -216,44 +216,60 @@ def test_home_takes_twelve_queries_and_restoring_removes_what_visitors_left(
     assert left.stdout == "24000 0\n"
 
 
-def left_behind() -> set[str]:
-    return {name for name in os.listdir("/tmp") if name.startswith("bookshop-")}
-
-
-def run_with_services(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def run_with_services(*words: str) -> Iterator[subprocess.Popen[str]]:
+    program = subprocess.Popen(
         [sys.executable, str(SITE / "services.py"), *words],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    with program:
+        try:
+            yield program
+        finally:
+            if program.poll() is None:
+                program.terminate()
 
 
-@pytest.mark.serial
 def test_a_command_runs_with_the_services_and_its_status_is_theirs() -> None:
-    before = left_behind()
-    program = run_with_services("sh", "-c", 'test -S "$BOOKSHOP_DATABASE"/.s.PGSQL.5432 && exit 7')
-    said = program.communicate(timeout=TIMEOUT_S)
+    words = ("sh", "-c", 'cd "$BOOKSHOP_DATABASE" && test -S .s.PGSQL.5432 && pwd && exit 7')
+    with run_with_services(*words) as program:
+        folder, said = program.communicate()
     assert program.returncode == 7, said
-    assert left_behind() == before
+    assert not os.path.exists(folder.strip())
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_command_and_the_services(number: signal.Signals) -> None:
-    before = left_behind()
-    program = run_with_services("sh", "-c", "echo begins; exec sleep 600")
-    assert program.stdout is not None
-    assert program.stdout.readline() == "begins\n"
-    program.send_signal(number)
-    program.communicate(timeout=TIMEOUT_S)
+    words = ("sh", "-c", 'echo "$BOOKSHOP_DATABASE"; exec sleep 600')
+    with run_with_services(*words) as program:
+        assert program.stdout is not None
+        folder = program.stdout.readline().strip()
+        assert os.path.exists(folder)
+        program.send_signal(number)
+        program.communicate()
     assert program.returncode == 128 + signal.SIGTERM
-    assert left_behind() == before
+    assert not os.path.exists(folder)
+
+
+def test_who_reaches_the_socket_needs_the_password(running: services.Services) -> None:
+    folder = running.environment["BOOKSHOP_DATABASE"]
+    psql = [str(services.postgres_folder() / "psql"), "-w", "-h", folder, "-c", "SELECT 1"]
+    for user in ("bookshop", "postgres"):
+        refused = execute([*psql, "-U", user, "postgres"])
+        assert refused.returncode == 2
+        assert "no password supplied" in refused.stderr
+    password = running.environment["BOOKSHOP_PASSWORD"]
+    program = [*psql[:-1], "COPY pg_class TO PROGRAM 'id'", "-U", "bookshop", "bookshop"]
+    refused = execute(program, env={**environment(), "PGPASSWORD": password})
+    assert refused.returncode == 1
+    assert "must be superuser" in refused.stderr or "permission denied" in refused.stderr
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
-    program = run_with_services("no-such-command")
-    said = program.communicate(timeout=TIMEOUT_S)[1]
+    with run_with_services("no-such-command") as program:
+        said = program.communicate()[1]
     assert program.returncode == 2
     assert said.splitlines()[-1] == "bookshop: no-such-command: No such file or directory"

@@ -11,6 +11,12 @@ from served import Served
 THREADS = 4
 
 
+@pytest.fixture(autouse=True)
+def _without_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+
+
 def arenas(*options: str, **environment: str) -> int:
     """How many a process has in which all threads of the pool have allocated."""
     with (

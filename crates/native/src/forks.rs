@@ -13,6 +13,7 @@
 //! functions, and its last call counts. Where a function is behind it nevertheless, the pending
 //! call is made again, and at the next fork it is registered once more.
 
+use crate::filters;
 use crate::profile;
 use crate::telemetry::reporting;
 use headway_python::attached::Attached;
@@ -178,7 +179,7 @@ fn ends_in_child<'py>(py: Attached<'py>, _: &[Object<'py>]) -> PyResult<Object<'
     let mut state = STATE.lock();
     (state.ends_due, state.have_ended, state.is_pending) = (0, false, false);
     let caller = state.caller.take();
-    if reporting::begin_in_child() {
+    if !filters::were_added() && reporting::begin_in_child() {
         profile::begin_reported(py);
     }
     drop(state);
@@ -226,6 +227,9 @@ extern "C" fn start_after_fork(_: *mut c_void) -> c_int {
 static MUST_RETRY: AtomicBool = AtomicBool::new(false);
 
 fn start_again() {
+    if filters::were_added() {
+        return;
+    }
     // The program goes on if no thread can be started.
     let reporter = reporting::across_forks().map_or(Ok(()), |reporter| reporter.resume());
     MUST_RETRY.store(reporter.is_err(), Relaxed);

@@ -53,9 +53,10 @@ struct Prepared {
     waker: u32,
     /// True if the report is written to a file only, and nothing to stderr.
     quiet: bool,
-    /// The messages, with the ledger's path, for a command that cannot be started, and for counters
-    /// that cannot be copied.
+    /// The messages, with the ledger's path, for a command that cannot be started, for no file to
+    /// copy the counters to, and for a copy that fails.
     no_command: CString,
+    no_file: CString,
     no_copy: CString,
 }
 
@@ -196,7 +197,8 @@ fn arm(command: Vec<CString>, ledger: Option<CString>, keep_ledger: bool, waker:
         arguments: exec_array(command),
         environment: exec_array(environment),
         no_command: failure_line("Python cannot be started from here", kept),
-        no_copy: failure_line("memfd_create, which copies the counters, is refused", kept),
+        no_file: failure_line("memfd_create, which copies the counters, is refused", kept),
+        no_copy: failure_line("memory or a limit of files is too small for the counters", kept),
         ledger,
         keep_ledger,
         waker,
@@ -329,7 +331,7 @@ fn report(prepared: &Prepared) {
     let reported = unsafe {
         let copy = libc::memfd_create(c"headway-ledger".as_ptr(), libc::MFD_CLOEXEC);
         if copy < 0 {
-            return say(&prepared.no_copy);
+            return say(&prepared.no_file);
         }
         if headway_gil::write_ledger(copy).is_err() || libc::lseek(copy, 0, libc::SEEK_SET) != 0 {
             libc::close(copy);
@@ -340,6 +342,9 @@ fn report(prepared: &Prepared) {
             become_command(prepared, copy);
         }
         libc::close(copy);
+        if child < 0 {
+            say(&prepared.no_command);
+        }
         child > 0 && wait_for(child as libc::pid_t)
     };
     let unneeded = prepared.ledger.as_ref().filter(|_| reported || !prepared.keep_ledger);

@@ -77,10 +77,10 @@ fn is_sampler_needed() -> bool {
         || (headway_gil::profile_is_on() && headway_gil::profile_knows_holders())
 }
 
-/// Starts the sampler's thread, if it does not run and there is something to read. Returns whether
-/// it runs. Any thread may do so, without a GIL.
+/// Starts the sampler's thread, if it does not run, there is something to read, and the program has
+/// not forbidden itself system calls. Returns whether it runs. Any thread may do so, without a GIL.
 pub fn start_sampler() -> bool {
-    if !is_sampler_needed() {
+    if !is_sampler_needed() || filters::were_added() {
         return false;
     }
     with_sampler(|thread| {
@@ -93,11 +93,6 @@ pub fn start_sampler() -> bool {
         }
         !matches!(thread, SamplerThread::None)
     })
-}
-
-/// As `start_sampler`, for a late event loop, at whatever moment that comes.
-fn start_sampler_for_loops() -> bool {
-    !filters::were_added() && start_sampler()
 }
 
 /// Tells the sampler's thread to end, before `stop_sampler`. Returns at once.
@@ -128,7 +123,7 @@ pub fn prepare_to_read_loops(py: Attached) {
     if !own.is_null() {
         // SAFETY: every CPython exports this symbol, as a function of this type.
         let own = unsafe { std::mem::transmute::<*mut c_void, OwnThreadState>(own) };
-        headway_gil::prepare_to_read_loops(layout, own, start_sampler_for_loops);
+        headway_gil::prepare_to_read_loops(layout, own, start_sampler);
     }
 }
 

@@ -1,7 +1,8 @@
 """Django's settings of the bookshop.
 
-BOOKSHOP_DATABASE is the folder of PostgreSQL's socket, BOOKSHOP_DELIVERY the port of the delivery
-service on 127.0.0.1; `services.py` starts both and sets the two.
+BOOKSHOP_DATABASE is the folder of PostgreSQL's socket, BOOKSHOP_PASSWORD the password of its user
+bookshop, and BOOKSHOP_DELIVERY the port of the delivery service on 127.0.0.1; `services.py` starts
+both and sets the three.
 """
 
 import os
@@ -41,6 +42,7 @@ DATABASES = {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": "bookshop",
         "USER": "bookshop",
+        "PASSWORD": os.environ.get("BOOKSHOP_PASSWORD", ""),
         "HOST": os.environ.get("BOOKSHOP_DATABASE", ""),
         # A thread keeps its connection.
         "CONN_MAX_AGE": None,

@@ -201,7 +201,9 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _store(arguments: argparse.Namespace) -> str:
-    store: str = arguments.store or default_store()
+    if arguments.store:
+        return str(arguments.store)
+    store = default_store()
     if store.startswith("~"):
         raise CommandError(
             "--store: this user has no home directory, in which the history would be: give --store "

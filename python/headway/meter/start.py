@@ -249,13 +249,14 @@ def _install_for_children(settings: Settings) -> None:
 
     policy, hints = settings.policy, settings.kernel_hints
     descriptors = f"/proc/{settings.pid}/fd"
-    place = "memfd_create"
+    place = descriptors
     try:
-        descriptor = os.memfd_create("headway-ledger")
-        place = descriptors
         # Those of a process that may not be looked into belong to root.
         is_open_to_children = os.stat(descriptors).st_uid == os.geteuid()
         reason = "" if is_open_to_children else "only this process itself may open them"
+        if not reason:
+            place = "memfd_create"
+            descriptor = os.memfd_create("headway-ledger")
     except OSError as error:
         reason = str(error.strerror)
     if reason:

@@ -33,7 +33,7 @@ class Served(NamedTuple):
 def serving(words: Sequence[str]) -> Iterator[Served]:
     """`words` are the application and options of `headway serve`. Raises CommandError (exit code 2)
     if the server does not start."""
-    with temporary_folder() as folder:
+    with temporary_folder("tune") as folder:
         address = f"unix:{Path(folder) / 'status'}"
         command = [sys.executable, "-m", "headway", "serve", *words, "--bind", "127.0.0.1:0"]
         command += ["--status-socket", address.removeprefix("unix:")]
