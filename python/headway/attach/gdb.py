@@ -52,6 +52,7 @@ THREAD = re.compile(r"^HEADWAY (\d+) (\S+)$", re.MULTILINE)
 
 class Gdb:
     def __init__(self, target: Target) -> None:
+        """Raises `Refused` if there is no gdb that can call a function in a process."""
         self._target = target
         program = shutil.which("gdb")
         if program is None:
@@ -59,10 +60,10 @@ class Gdb:
                 f"process {target.pid} runs CPython {target.python}, for which this needs {PACKAGE}"
             )
         self._program = program
+        self._try_on_another()
 
     def ask(self, script: str, within_s: float) -> None:
         """Raises `Refused` if no thread was at a safe point within this time, or if gdb failed."""
-        self._try_on_another(os.path.dirname(script))
         deadline = time.monotonic() + within_s
         while True:
             said = self._run(script)
@@ -80,7 +81,7 @@ class Gdb:
                 )
             time.sleep(PAUSE_S)
 
-    def _try_on_another(self, folder: str) -> None:
+    def _try_on_another(self) -> None:
         """Has gdb call a function in a process that does not matter. Raises `Refused` if it cannot:
         gdb 13 does not know the registers of processors with AMX, and the system call that it
         interrupted fails in the process."""
@@ -92,7 +93,8 @@ class Gdb:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                    cwd=folder,
+                    # Where a gdb that aborts can leave no core file.
+                    cwd="/proc",
                     env=_environment(),
                     timeout=GDB_LIMIT_S,
                     text=True,

@@ -122,6 +122,8 @@ class Session:
         self.attach_s = 0.0
         # Whether a thread of the target may still run the script: then it has to stay ours.
         self._is_asked = False
+        # Before there is a folder, which a command that is killed would leave.
+        self._gdb = Gdb(target) if target.version < REMOTE_DEBUGGING else None
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="headway-attach-"))
         except OSError as error:
@@ -220,8 +222,8 @@ class Session:
 
     def _have_run(self, script: str, ticket: str, deadline: float) -> None:
         """Until the target takes the ticket. Raises `Refused` if it does not in time."""
-        if self.target.version < REMOTE_DEBUGGING:
-            Gdb(self.target).ask(script, WITHIN_S)
+        if self._gdb is not None:
+            self._gdb.ask(script, WITHIN_S)
             return
         asking = RemoteDebugging(self.target)
         try:
