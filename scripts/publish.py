@@ -52,6 +52,9 @@ def main(arguments: Sequence[str]) -> int:
     print(f"publish: {len(files)} files of version {version}", flush=True)
     if "--check" in arguments:
         return 0
+    if not (TOOLS / "uv").exists():
+        print(f"publish: there is no {TOOLS / 'uv'}: run scripts/tools", file=sys.stderr)
+        return 2
     # uv takes the credentials, and the index, from its own variables.
     return subprocess.call([TOOLS / "uv", "publish", "--no-config", *files], cwd=ROOT)
 

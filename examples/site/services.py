@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -197,6 +198,24 @@ def services() -> Iterator[Services]:
         yield found
 
 
+def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit status of a command, which SIGINT and SIGTERM end, also while it starts."""
+    programs: list[subprocess.Popen[bytes]] = []
+    is_ended = threading.Event()
+
+    def end(*_: object) -> None:
+        is_ended.set()
+        for program in programs:
+            program.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    programs.append(subprocess.Popen(command, env=environment, cwd=HERE))
+    if is_ended.is_set():
+        end()
+    return programs[0].wait()
+
+
 def main() -> int:
     command = sys.argv[1:]
     if not command or command[0] in ("-h", "--help"):
@@ -207,12 +226,7 @@ def main() -> int:
     try:
         with services() as found:
             print("bookshop: PostgreSQL and the delivery service run", file=sys.stderr)
-            program = subprocess.Popen(command, env={**os.environ, **found.environment}, cwd=HERE)
-            try:
-                status = program.wait()
-            except KeyboardInterrupt:
-                program.terminate()
-                status = program.wait()
+            status = run(command, {**os.environ, **found.environment})
             # The status that a shell gives a program that a signal ended.
             return status if status >= 0 else 128 - status
     except Missing as missing:
