@@ -7,7 +7,7 @@ between which they fail. A server *sustains* a rate if the p99 of the light page
 and no request fails. Its score is the highest such rate; its figures are then taken at half of its
 rate, at its rate and at 130 % of it.
 
-Every window is a file of --folder, with each request's page, begin, latency and status. A command
+Every window is a file of FOLDER, with each request's page, begin, latency and status. A command
 that is given again goes on with the windows that are not there. Two runs are two folders.
 """
 
@@ -18,7 +18,8 @@ import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,13 +103,16 @@ class Windows:
 
     def told(self, server: Server, rate: float) -> str:
         """Returns the text of `headway top` about a window."""
-        file = self._folder / f"told-{server.shape}-{rate:.1f}.txt"
+        file = self._file(server, f"{rate:.1f}-told.txt")
         if not file.exists():
             progress(f"{NAME}: {server} at {rate:.1f} requests/s, reporting")
             text = self._site().told(server, application_of(server), rate, self._seconds)
             clear_progress()
             file.write_text(text)
         return file.read_text()
+
+    def _file(self, server: Server, name: str) -> Path:
+        return self._folder / f"{server.label.replace(' ', '-')}-{server.shape}-{name}"
 
     def _kept(
         self,
@@ -118,8 +122,7 @@ class Windows:
         after: tuple[float, float] | None,
         name: str,
     ) -> Window | None:
-        label = server.label.replace(" ", "-")
-        file = self._folder / f"{label}-{server.shape}-{name}.json.gz"
+        file = self._file(server, f"{name}.json.gz")
         if file.exists():
             return Window.read(file)
         if file.name in self.failed:
@@ -357,21 +360,14 @@ def write(scores: Sequence[Score], failed: dict[str, str], file: Path) -> None:
 @contextmanager
 def sites() -> Iterator[Callable[[], Site]]:
     """Starts the database and the service when the first window needs them."""
-    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
-        started: list[Site] = []
-        opened = services.services()
+    with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder, ExitStack() as stack:
 
+        @cache
         def site() -> Site:
-            if not started:
-                progress(f"{NAME}: filling the database")
-                started.append(Site(opened.__enter__(), Path(folder)))
-            return started[0]
+            progress(f"{NAME}: filling the database")
+            return Site(stack.enter_context(services.services()), Path(folder))
 
-        try:
-            yield site
-        finally:
-            if started:
-                opened.__exit__(None, None, None)
+        yield site
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -190,7 +190,7 @@ class Session:
         return connection
 
     def _refusal(self, word: str, *values: str) -> Error:
-        """What the target answered instead of a welcome."""
+        """Returns the error for what the target answered instead of a welcome."""
         pid = self.target.pid
         if word == "failed":
             return Refused(f"process {pid} cannot import Headway: {values[0]}")

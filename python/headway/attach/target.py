@@ -1,4 +1,4 @@
-"""What a process is: which CPython it runs, and whether this command may attach to it.
+"""The facts of a process: which CPython it runs, and whether this command may attach to it.
 
 Linux alone knows the answers: they are in /proc (proc(5)) and in the ELF file of the interpreter.
 Every refusal is one line, and the process is untouched.
