@@ -195,6 +195,27 @@ CASES = {
         "ms behind CPU-bound threads, with short work. The policy priority would prevent 300 ms of "
         "509 ms waited.",
     ),
+    "other programs, and a thread that sleeps with the GIL": (
+        {
+            **report(
+                [
+                    thread(
+                        "sleeper",
+                        [],
+                        [0.2] * 5,
+                        longest_unanswered_s=0.195,
+                        longest_unanswered_cpu_s=1e-5,
+                    ),
+                    thread("waiter", [0.199] * 5, [1e-5] * 5),
+                ],
+                1.01,
+            ),
+            "machine": {"cores": 2, "busy_s": 2.02, "own_s": 0.1, "cpu_s": 0.05},
+        },
+        "Long holds: sleeper kept the GIL for up to 195 ms after it was asked to drop it, 100 % of "
+        "the waiting; waiter waited 995 ms of 1.01 s. No policy interrupts such a call: make it "
+        "shorter, or move it to another process.",
+    ),
     "busy cores of which enough is left": (
         {
             **report([thread("alone", holds_s=[1.0] * 2)], 2.1),

@@ -6,6 +6,7 @@ there is such a file, and its body has the seconds that this took.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -37,16 +38,19 @@ def compute_for_a_while(seconds: float, file: str = "") -> None:
 
 
 def hold_for_a_while(seconds: float) -> None:
-    """A call of C code that keeps the GIL. A signal ends the sleep, as it would not a regular
-    expression's search, so it goes on."""
+    """A call of C code that keeps the GIL and waits: for a mutex that this thread has. No signal
+    ends it, as one would a sleep, between whose calls the GIL is dropped."""
     # Not at the top: in 3.12 no interpreter with a GIL of its own can import it.
     import ctypes
 
-    end = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(seconds * 1e9)
-    deadline = (ctypes.c_long * 2)(*divmod(end, 10**9))
-    sleep_until = ctypes.PyDLL(None).clock_nanosleep
-    while sleep_until(time.CLOCK_MONOTONIC, 1, deadline, None):
-        pass
+    library = ctypes.PyDLL(None)
+    # As large as a pthread_mutex_t, or larger; in zeros it is PTHREAD_MUTEX_INITIALIZER.
+    mutex = (ctypes.c_long * 8)()
+    library.pthread_mutex_lock(mutex)
+    end = time.clock_gettime_ns(time.CLOCK_REALTIME) + int(seconds * 1e9)
+    ended = library.pthread_mutex_timedlock(mutex, (ctypes.c_long * 2)(*divmod(end, 10**9)))
+    if ended != errno.ETIMEDOUT:
+        raise OSError(ended, os.strerror(ended))
 
 
 def search_for_long(_: float) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import http.client
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,13 +161,28 @@ def test_short_requests_beside_pages_that_compute_are_a_convoy_unless_a_policy_h
             verdict = judge()
 
 
+@contextmanager
+def busy_cores(each: int) -> Iterator[None]:
+    """Other programs that compute, so many for each core."""
+    program = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(program) for _ in range(each * len(os.sched_getaffinity(0)))]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
 @with_gil
+@pytest.mark.serial
 @pytest.mark.slow("a server under load for some seconds")
+@pytest.mark.parametrize("others", [0, 2], ids=["", "busy cores"])
 def test_a_call_that_keeps_the_gil_is_named_with_its_endpoint_and_where_it_is(
-    tmp_path: Path,
+    tmp_path: Path, others: int
 ) -> None:
     targets = {"/hold?0.2": 1, "/": 2}
-    with situation(tmp_path, targets, "--threads", "4") as judge:
+    with busy_cores(others), situation(tmp_path, targets, "--threads", "4") as judge:
         # The stack is read while the call holds the GIL. On a busy machine the first call may have
         # returned by then.
         found = wait_for(judge, "long-hold", "io-bound", "idle", text="depth.py:")

@@ -411,6 +411,22 @@ def test_a_call_that_keeps_the_gil_is_named() -> None:
     assert verdict_on(tick(**{**HEALTHY, **waits}), holds=(alone,) * 9)["name"] == "healthy"
 
 
+def test_holders_that_sleep_do_not_lack_a_core() -> None:
+    busy = {
+        **HEALTHY,
+        "cpu_cores": 2.0,
+        "cores_busy": 19.5,
+        "gils": [gil(9.5, gil_wait=same(0.4, 23), gil_hold=same(0.4, 23))],
+    }
+    assert verdict_on(tick(**busy))["name"] == "cores-taken"
+    hold = {**HOLD, "hold_waited": 0.4}
+    for cpu, verdict in ((1e-5, "long-hold"), (None, "long-hold"), (0.2, "cores-taken")):
+        holds = ({**hold, "hold_cpu": cpu},) * 23
+        assert verdict_on(tick(**busy), holds=holds)["name"] == verdict
+    short = {**hold, "hold_waited": 0.06, "hold_cpu": 1e-5}
+    assert verdict_on(tick(**busy), holds=(short,) * 23)["name"] == "cores-taken"
+
+
 def test_long_holds_need_no_number_of_requests_even_if_they_explain_less() -> None:
     few = {**GIL_BOUND, **requests(5, 900 * MS, wait=700 * MS, held=100 * MS, cpu=100 * MS)}
     assert verdict_on(tick(**few))["name"] == "unknown"

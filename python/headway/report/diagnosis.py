@@ -146,6 +146,13 @@ def long_hold_s(interval_s: float | None, cpu_s: float | None) -> float:
     return max(limit_s, thresholds.LONG_HOLD_S.value)
 
 
+def is_asleep(kept_s: float, cpu_s: float | None) -> bool:
+    """Whether a holder that did not answer a drop request for so long, and used so much CPU time or
+    an unknown one, slept with the GIL: without a core it would have run in between."""
+    computed = cpu_s is not None and cpu_s >= thresholds.C_CODE_CPU_S.value
+    return kept_s >= thresholds.CORE_WAIT_S.value and not computed
+
+
 def finding(contention: Contention) -> str:
     """The finding that explains most of the waiting, or HEALTHY."""
     return next(iter(findings(contention)), HEALTHY)
@@ -205,7 +212,8 @@ def lacks_cores(
 ) -> bool:
     """Whether other programs take the cores from threads that hold the GIL or are to have it.
 
-    - `used_s`: the part of `wall_s` in which the GIL was held or handed over.
+    - `used_s`: the part of `wall_s` in which the GIL was held or handed over, without holds of
+      threads that slept.
     - `cpu_s`, `others_s`, `busy_s`: the CPU time of the process, that of others on the `cores` that
       it may use, and of all.
     """

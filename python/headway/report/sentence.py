@@ -156,6 +156,11 @@ def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
         return None
     others_s = max(0.0, machine.busy_s - machine.own_s)
     used_s = gil.held_s + gil.handoff_s
+    if any(
+        diagnosis.is_asleep(_kept_s(thread), thread.longest_unanswered_cpu_s)
+        for thread in report.threads_of(gil)
+    ):
+        used_s -= gil.hold.time_above_s(thresholds.CORE_WAIT_S.value)
     if not diagnosis.lacks_cores(
         wall_s=report.wall_s,
         used_s=used_s,

@@ -224,6 +224,14 @@ ON_A_CORE = Threshold(
     "and the process used less CPU time than this part of that.",
     "The rest was a thread that held the GIL, or was to have it, without a core.",
 )
+CORE_WAIT_S = Threshold(
+    0.1,
+    "s",
+    "Holds are left out of that time whose holder did not answer a drop request for this long and "
+    "used less CPU time than a call into C code does.",
+    "Beside some programs that compute, the kernel lets a thread wait for tens of milliseconds. "
+    "Such a holder sleeps.",
+)
 THREADS_FULL = Threshold(
     0.9,
     "share",

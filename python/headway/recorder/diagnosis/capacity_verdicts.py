@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.recorder.diagnosis import advice
 from headway.recorder.diagnosis.gil_verdicts import is_queued
-from headway.recorder.diagnosis.inputs import DiagnosisInputs, most
+from headway.recorder.diagnosis.inputs import DiagnosisInputs, most, waited_for
 from headway.recorder.diagnosis.verdict import Advice, Verdict, evidence, verdict
 from headway.report import diagnosis, thresholds, units
 
@@ -63,11 +63,13 @@ def cores_taken(inputs: DiagnosisInputs) -> Verdict | None:
     contention = inputs.contention
     if others is None or contention is None or not inputs.cores_known:
         return None
-    if contention.kept_s >= thresholds.LONG_HOLD_ALONE_S.value:
-        # The kernel keeps no thread off its core for so long.
-        return None
     rows = inputs.record.get("gils", ())
     used_s = sum(row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0) for row in rows)
+    used_s -= sum(
+        waited_for(hold)
+        for hold in inputs.counted_holds
+        if diagnosis.is_asleep(waited_for(hold), hold.get("hold_cpu"))
+    )
     cpu_s = inputs.cpu * inputs.seconds
     if not diagnosis.lacks_cores(
         wall_s=inputs.process_seconds,
