@@ -210,7 +210,7 @@ def photo(photo: UploadFile) -> Response:
 @app.get("/report")
 async def report(request: Request) -> Response:
     ratings = await rows(
-        "SELECT reader, book_id, stars FROM bookshop_review WHERE id <= 8000 ORDER BY id"
+        "SELECT reader, book_id, stars FROM bookshop_review WHERE id <= 12000 ORDER BY id"
     )
     pairs = await run_in_threadpool(similar_books, [tuple(row) for row in ratings])
     return templates.TemplateResponse(request, "report.html", {"pairs": pairs})
