@@ -2,10 +2,11 @@
 
 A Django site on PostgreSQL with twelve queries a page, a search, an API, logins, uploads, a report,
 a slow service behind it, and visitors who think between their pages. Each server's best shape,
-processes x threads, is searched first: every shape at one rate, then the two best at the rates
-between which they fail. A server *sustains* a rate if the p99 of the light pages stays below 100 ms
-and no request fails. Its score is the highest such rate; its figures are then taken at half of its
-rate, at its rate and at 130 % of it.
+processes x threads, is searched first, at one rate. Then all servers are measured at the same rates
+in turn, in rounds, so that a slow minute of the machine meets all of them, and with the same
+visitors. A server *sustains* a rate if the p99 of the light pages is below 100 ms, in the median of
+the rounds, and no request fails. Its score is the highest such rate, interpolated between two that
+were measured; its further figures are taken at half of its rate and at 130 % of it.
 
 Every window is a file of FOLDER, with each request's page, begin, latency and status. A command
 that is given again goes on with the windows that are not there. Two runs are two folders.
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import site_window
@@ -44,15 +46,14 @@ LIGHT_P99_S = 0.1
 # Beyond its rate a server is useful if a visitor of a light page waits no longer than this.
 USEFUL_S = 1.0
 OVERLOAD = 1.3
-CURVE = (0.25, 0.5, 0.75, 0.9, 1.0, 1.15, 1.3)
-STEP = 1.05
-STRIDE = 8
+# The rates that all servers are measured at, as shares of the first one.
+STEPS = (0.5, 0.7, 0.85, 1.0, 1.2, 1.4)
+# A server that is this slow at a rate, or fails so often, is not measured at higher ones.
+HOPELESS_P99_S = 1.0
+HOPELESS_FAILURES = 0.01
 OVERLOAD_S, RECOVERY_S = 15.0, 25.0
-SHAPES = ((1, 8), (2, 4), (2, 8), (4, 4))
-PROCESSES_ALONE = tuple((count, 1) for count in (2, 4, 6, 8))
-FINALISTS = 2
-# A second shape whose p99 is this much higher at the first rate is no finalist.
-HOPELESS = 1.5
+SHAPES = ((2, 8), (4, 4), (6, 2))
+PROCESSES_ALONE = tuple((count, 1) for count in (4, 6, 8))
 
 SERVERS: dict[str, tuple[Server, Sequence[tuple[int, int]]]] = {
     "headway": (Server(HEADWAY, 1, 1, preload=True), SHAPES),
@@ -92,14 +93,15 @@ class Windows:
         # By the window.
         self.failed: dict[str, str] = {}
 
-    def window(self, server: Server, rate: float, repeat: int = 0) -> Window | None:
-        """A window at a rate. None if the server fails, which `failed` then tells."""
-        return self._kept(server, rate, self._seconds, None, f"{rate:.1f}-{repeat}")
+    def window(self, server: Server, rate: float, seed: int = 0) -> Window | None:
+        """A window at a rate, with the visitors of `seed`. None if the server fails, which `failed`
+        then tells."""
+        return self._kept(server, rate, self._seconds, None, seed, f"{rate:.1f}-{seed}")
 
     def overload(self, server: Server, rate: float) -> Window | None:
         """A window at 130 % of `rate`, and then at half of it."""
         after = (rate / 2, RECOVERY_S)
-        return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, f"{rate:.1f}-overload")
+        return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, 0, f"{rate:.1f}-overload")
 
     def told(self, server: Server, rate: float) -> str:
         """Returns the text of `headway top` about a window."""
@@ -120,6 +122,7 @@ class Windows:
         rate: float,
         seconds: float,
         after: tuple[float, float] | None,
+        seed: int,
         name: str,
     ) -> Window | None:
         file = self._file(server, f"{name}.json.gz")
@@ -132,10 +135,13 @@ class Windows:
         progress(f"{NAME}: {server} at {rate:.1f} requests/s")
         application = application_of(server)
         try:
-            found = self._site().window(server, application, rate, seconds, after=after)
-            if found.late:
-                # Once more: another guest of the machine may have had the core.
-                found = self._site().window(server, application, rate, seconds, after=after)
+            # Once more if k6 was late: another guest of the machine may have had the core.
+            for _ in range(2):
+                found = self._site().window(
+                    server, application, rate, seconds, after=after, seed=seed
+                )
+                if not found.late:
+                    break
         except ProgramError as error:
             self.failed[file.name] = str(error)
             return None
@@ -155,86 +161,99 @@ def line(window: Window) -> str:
     return f"{said}; discarded, k6 was late" if window.late else said
 
 
-def sustains(window: Window | None) -> bool:
-    if window is None or window.late:
-        return False
-    return window.failures == 0 and window.latency_s(LIGHT, 0.99) < LIGHT_P99_S
-
-
-class Search:
-    """The highest rate that a server sustains, on a scale of steps of 5 %."""
-
-    def __init__(self, windows: Windows, server: Server) -> None:
-        self._windows = windows
-        self._server = server
-
-    def sustains(self, step: int) -> bool:
-        """Of two windows one must do: the machine is shared."""
-        rate = STEP**step
-        return any(sustains(self._windows.window(self._server, rate, n)) for n in range(2))
-
-    def highest(self, near: float) -> float:
-        """0.0 if it sustains none from a fifth of `near` on."""
-        step = round(math.log(near, STEP))
-        low, high = step, step
-        while self.sustains(high):
-            low, high = high, high + STRIDE
-        if low == high:
-            low -= STRIDE
-            while not self.sustains(low):
-                low, high = low - STRIDE, low
-                if STEP**low < near / 5:
-                    return 0.0
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.sustains(middle) else (low, middle)
-        return STEP**low
-
-
 class Score(NamedTuple):
+    """`rate` is the highest that the server sustains; `p99_s` are those of the light pages by the
+    rates that were measured, medians of the rounds, infinite where requests failed."""
+
     server: Server
     rate: float
-    at_rate: Window
+    p99_s: dict[float, float]
+    near: Window
     at_half: Window
     overload: Window
 
 
-def coarse(
+def best_shape(
     windows: Windows, base: Server, shapes: Sequence[tuple[int, int]], rate: float
-) -> list[Server]:
-    """The shapes that do best at one rate: nothing fails, and the p99 of the light pages is low."""
+) -> Server | None:
+    """The shape that does best at one rate: the fewest fail, and the p99 of the light pages is low.
+    None if none serves."""
     found = []
     for processes, threads in shapes:
         server = base._replace(processes=processes, threads=threads)
         window = windows.window(server, rate)
         if window is not None and not window.late:
-            found.append((window.failures > 0, window.latency_s(LIGHT, 0.99), server))
-    found.sort(key=lambda each: each[:2])
-    return [
-        server
-        for failed, p99_s, server in found[:FINALISTS]
-        if failed == found[0][0] and p99_s <= HOPELESS * found[0][1]
-    ]
+            found.append((window.failures, window.latency_s(LIGHT, 0.99), server))
+    return min(found, key=lambda each: each[:2])[2] if found else None
 
 
-def score(
-    windows: Windows, base: Server, shapes: Sequence[tuple[int, int]], near: float
-) -> Score | None:
-    highest = {
-        server: Search(windows, server).highest(near)
-        for server in coarse(windows, base, shapes, near)
+def measure_in_turn(
+    windows: Windows, servers: Sequence[Server], rates: Sequence[float], rounds: int
+) -> dict[Server, dict[float, list[Window]]]:
+    """The windows of each server by rate, without those in which k6 was late."""
+    found: dict[Server, dict[float, list[Window]]] = {each: {} for each in servers}
+    hopeless: set[tuple[Server, float]] = set()
+    for seed in range(rounds):
+        for rate in rates:
+            for server in servers:
+                if any(server == each and rate > above for each, above in hopeless):
+                    continue
+                window = windows.window(server, rate, seed)
+                if window is None or window.late:
+                    continue
+                found[server].setdefault(rate, []).append(window)
+                if is_hopeless(window):
+                    hopeless.add((server, rate))
+    return found
+
+
+def is_hopeless(window: Window) -> bool:
+    failed = window.failures > HOPELESS_FAILURES * len(window.requests)
+    return failed or window.latency_s(LIGHT, 0.99) > HOPELESS_P99_S
+
+
+def light_p99_s(windows: Sequence[Window]) -> float:
+    """The median of the rounds, infinite if a request failed in half of them."""
+    return median(math.inf if w.failures else w.latency_s(LIGHT, 0.99) for w in windows)
+
+
+def highest_rate(p99_s: dict[float, float]) -> float:
+    """The rate at which the p99 crosses the limit, on a line between the logarithms of the p99 at
+    the two rates around it; 0.0 if the server sustains none of the rates. No rate above those that
+    were measured counts."""
+    sustained = 0.0
+    for rate in sorted(p99_s):
+        if p99_s[rate] < LIGHT_P99_S:
+            sustained = rate
+            continue
+        if sustained and math.isfinite(p99_s[rate]):
+            low, high = math.log(p99_s[sustained]), math.log(p99_s[rate])
+            share = (math.log(LIGHT_P99_S) - low) / (high - low)
+            sustained += share * (rate - sustained)
+        break
+    return sustained
+
+
+def score(windows: Windows, measured: dict[Server, dict[float, list[Window]]]) -> list[Score]:
+    """The scores of the servers that sustain a rate, the highest first."""
+    rates = {
+        server: {rate: light_p99_s(each) for rate, each in by_rate.items()}
+        for server, by_rate in measured.items()
     }
-    highest = {server: rate for server, rate in highest.items() if rate > 0}
-    if not highest:
-        return None
-    server = max(highest, key=lambda each: highest[each])
-    rate = highest[server]
-    tried = (windows.window(server, rate, repeat) for repeat in range(2))
-    at_rate = next(filter(sustains, tried), None)
-    at_half, overload = windows.window(server, rate / 2), windows.overload(server, rate)
-    if at_rate is None or at_half is None or overload is None:
-        return None
-    return Score(server, rate, at_rate, at_half, overload)
+    highest = {server: highest_rate(p99_s) for server, p99_s in rates.items()}
+    halves = {
+        server: windows.window(server, rate / 2) for server, rate in highest.items() if rate > 0
+    }
+    overloads = {server: windows.overload(server, highest[server]) for server in halves}
+    scores = []
+    for server, half in halves.items():
+        overload, rate = overloads[server], highest[server]
+        if half is not None and overload is not None:
+            # The highest of the measured rates that it sustains.
+            nearest = max(each for each in measured[server] if each <= rate)
+            near = measured[server][nearest][0]
+            scores.append(Score(server, rate, rates[server], near, half, overload))
+    return sorted(scores, key=lambda each: -each.rate)
 
 
 def useful_per_s(window: Window) -> float:
@@ -266,8 +285,8 @@ def answered_in_time(window: Window, from_s: float) -> bool:
 
 
 HEADINGS = (
-    *("server", "shape", "requests/s", "p99 at half", "at the rate", "memory MB"),
-    *("CPU s/1000", "useful/s", "failed", "recovery s", "k6's CPU"),
+    *("server", "shape", "requests/s", "p99 at half", "memory MB", "CPU s/1000"),
+    *("useful/s", "failed", "recovery s", "k6's CPU"),
 )
 
 
@@ -278,36 +297,35 @@ def shown(window: Window, value: float) -> str:
 
 def print_scores(scores: Sequence[Score]) -> None:
     rows = []
-    for each in sorted(scores, key=lambda score: -score.rate):
+    for each in scores:
         rows.append(
             (
                 each.server.label,
                 each.server.shape,
                 f"{each.rate:.1f}",
                 shown(each.at_half, each.at_half.latency_s(LIGHT, 0.99) * 1e3),
-                number(each.at_rate.latency_s(LIGHT, 0.99) * 1e3),
-                number(each.at_rate.pss_bytes / 1e6),
+                number(each.near.pss_bytes / 1e6),
                 shown(each.at_half, 1000 * each.at_half.site_cpu / each.at_half.answered_per_s),
                 shown(each.overload, useful_per_s(each.overload)),
                 shown(each.overload, each.overload.failures),
                 shown(each.overload, recovery_s(each.overload)),
-                number(each.at_rate.load_cpu),
+                number(each.near.load_cpu),
             )
         )
     print(table(HEADINGS, rows))
     print(
         "requests/s: the highest rate at which the p99 of the light pages stays below 100 ms and\n"
-        "nothing fails. p99: of the light pages, in ms. memory: PSS at that rate. CPU: of the\n"
-        "server's processes, at half. useful: light pages within a second, at 130 %; failed: then\n"
-        "and while the load falls to half; recovery: from then. k6's CPU: of one core. -: k6 was\n"
-        "late."
+        "nothing fails. p99: of the light pages, in ms. memory: PSS at the rate below it.\n"
+        "CPU: of the server's processes, at half. useful: light pages within a second, at 130 %;\n"
+        "failed: then and while the load falls to half; recovery: from then. k6's CPU: of a core.\n"
+        "-: k6 was late."
     )
 
 
 def print_pages(scores: Sequence[Score]) -> None:
     headings = ("p50, p99 in ms at half", *PAGES)
     rows = []
-    for each in sorted(scores, key=lambda score: -score.rate):
+    for each in scores:
         cells = []
         for page in PAGES:
             if each.at_half.of([page]) and not each.at_half.late:
@@ -319,20 +337,18 @@ def print_pages(scores: Sequence[Score]) -> None:
     print(table(headings, rows, names=1))
 
 
-def print_curve(windows: Windows, scores: Sequence[Score]) -> None:
+def print_curves(scores: Sequence[Score]) -> None:
     """The p99 of the light pages at the same rates under every server."""
-    ranked = sorted(scores, key=lambda score: -score.rate)
     rows = []
-    for share in CURVE:
-        rate = share * ranked[0].rate
-        found = [windows.window(each.server, rate) for each in ranked]
-        cells = [
-            "-" if window is None or window.late else number(window.latency_s(LIGHT, 0.99) * 1e3)
-            for window in found
-        ]
+    for rate in sorted({rate for each in scores for rate in each.p99_s}):
+        p99_s = (each.p99_s.get(rate, math.inf) for each in scores)
+        cells = (number(each * 1e3) if math.isfinite(each) else "-" for each in p99_s)
         rows.append((f"{rate:.0f}", *cells))
-    print(table(("requests/s", *(each.server.label for each in ranked)), rows, names=1))
-    print("The p99 of the light pages in ms. -: discarded, k6 was late.")
+    print(table(("requests/s", *(each.server.label for each in scores)), rows, names=1))
+    print(
+        "The p99 of the light pages in ms, medians of the rounds. -: requests failed, here or at\n"
+        "a lower rate."
+    )
 
 
 def write(scores: Sequence[Score], failed: dict[str, str], file: Path) -> None:
@@ -346,9 +362,9 @@ def write(scores: Sequence[Score], failed: dict[str, str], file: Path) -> None:
                 for name, window in each._asdict().items()
                 if isinstance(window, Window)
             },
-            "light_p99_s": [
-                window.latency_s(LIGHT, 0.99) for window in (each.at_half, each.at_rate)
-            ],
+            "light_p99_s": {
+                rate: p99_s for rate, p99_s in each.p99_s.items() if math.isfinite(p99_s)
+            },
             "useful_per_s": useful_per_s(each.overload),
             "recovery_s": recovery_s(each.overload),
         }
@@ -393,7 +409,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=sitting.at_least_one,
         default=60,
         metavar="N",
-        help="requests a second at which all shapes are tried first (default: 60)",
+        help="requests a second at which all shapes are tried; the others are shares of it "
+        "(default: 60)",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=sitting.at_least_one,
+        default=2,
+        metavar="N",
+        help="windows of each server at each rate (default: 2)",
     )
     parser.add_argument(
         "--seconds",
@@ -402,11 +426,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="S",
         help="how long a window is (default: 15)",
     )
-    parser.add_argument(
-        "--curve",
-        action="store_true",
-        help="also measure every server at the same rates, up to 130 %% of the best one's",
-    )
     signals.watch()
     try:
         options = parser.parse_args(arguments)
@@ -414,18 +433,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.folder.mkdir(parents=True, exist_ok=True)
         with sites() as site:
             windows = Windows(options.folder, site, options.seconds)
-            scores = [
-                found
+            found = (
+                best_shape(windows, *candidates(name, options.shape), options.rate)
                 for name in options.server
-                if (found := score(windows, *candidates(name, options.shape), options.rate))
-                is not None
-            ]
+            )
+            servers = [server for server in found if server is not None]
+            rates = [step * options.rate for step in STEPS]
+            scores = score(windows, measure_in_turn(windows, servers, rates, options.rounds))
             print_scores(scores)
             print()
             print_pages(scores)
-            if options.curve and scores:
-                print()
-                print_curve(windows, scores)
+            print()
+            print_curves(scores)
             for each in scores:
                 if each.server.name == HEADWAY:
                     for rate in (each.rate, OVERLOAD * each.rate):

@@ -126,21 +126,29 @@ class Site:
         seconds: float,
         *,
         after: tuple[float, float] | None = None,
+        seed: int = 0,
     ) -> Window:
-        """`after` are the rate and the seconds of a second phase, which belongs to the window."""
+        """`after` are the rate and the seconds of a second phase, which belongs to the window. The
+        visitors of one `seed` are the same under each server."""
         self.running.restore()
         with serving(
             server, application, PEERS_FOLDER / "bin", **self.running.environment
         ) as served:
-            return self._load(served, rate, seconds, after)
+            return self._load(served, rate, seconds, after, seed)
 
     def _load(
-        self, served: Served, rate: float, seconds: float, after: tuple[float, float] | None
+        self,
+        served: Served,
+        rate: float,
+        seconds: float,
+        after: tuple[float, float] | None,
+        seed: int,
     ) -> Window:
         found = self.photo.with_name("load.csv")
         found.unlink(missing_ok=True)
         # The last phase goes on for the tail.
         values = self._values(rate, WARM_UP_S + seconds + (TAIL_S if after is None else 0))
+        values["SEED"] = str(seed)
         values["URL"] = f"http://127.0.0.1:{served.port}"
         length_s = seconds
         if after is not None:

@@ -3,12 +3,15 @@
 // Sessions begin as a Poisson process: k6 starts them at even intervals, and each first waits for a
 // random time, which makes their beginnings independent of each other. A visitor has a connection
 // of its own, thinks between two pages for a random time, and does not wait with the next page
-// because others wait, so a slow server gets no fewer visitors.
+// because others wait, so a slow server gets no fewer visitors. The visitors of two runs with one SEED
+// come at the same times and want the same pages.
 //
 // RATE        requests a second
 // SECONDS     how long this rate lasts
 // AFTER       rate and seconds of a second phase, such as 20:30
+// SEED        which visitors come
 
+import exec from "k6/execution";
 import http from "k6/http";
 import { sleep } from "k6";
 import { SharedArray } from "k6/data";
@@ -16,6 +19,7 @@ import { Counter, Trend } from "k6/metrics";
 
 const URL = __ENV.URL;
 const RATE = Number(__ENV.RATE);
+const SEED = Number(__ENV.SEED || 0);
 const SECONDS = Number(__ENV.SECONDS || 30);
 const [AFTER_RATE, AFTER_SECONDS] = (__ENV.AFTER || "0:0").split(":").map(Number);
 const PAGES = 8; // of a session, beside its style sheet and script
@@ -74,8 +78,18 @@ export const options = {
 	summaryTrendStats: ["med", "p(99)", "count"],
 };
 
+// Random numbers from 0 to 1, the same for a session in each run: SplitMix32.
+let state = 0;
+
+function random() {
+	state = (state + 0x9e3779b9) | 0;
+	let mixed = Math.imul(state ^ (state >>> 16), 0x21f0aaad);
+	mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a2d97);
+	return ((mixed ^ (mixed >>> 15)) >>> 0) / 2 ** 32;
+}
+
 function exponential(mean) {
-	return -Math.log(1 - Math.random()) * mean;
+	return -Math.log(1 - random()) * mean;
 }
 
 function pause(seconds) {
@@ -85,11 +99,11 @@ function pause(seconds) {
 }
 
 function below(limit) {
-	return Math.floor(Math.random() * limit);
+	return Math.floor(random() * limit);
 }
 
 function chosen() {
-	let left = Math.random() * MIX.reduce((sum, [, weight]) => sum + weight, 0);
+	let left = random() * MIX.reduce((sum, [, weight]) => sum + weight, 0);
 	for (const [page, weight] of MIX) {
 		left -= weight;
 		if (left < 0) return page;
@@ -144,6 +158,7 @@ export function setup() {
 }
 
 export default function () {
+	state = Math.imul(SEED + 1, 0x85ebca6b) ^ Math.imul(exec.scenario.iterationInTest + 1, 0xc2b2ae35);
 	pause(exponential(FIRST_S));
 	note("home", REQUEST.home());
 	const files = http.batch([

@@ -122,7 +122,9 @@ def photo(request: HttpRequest) -> HttpResponse:
 def report(request: HttpRequest) -> HttpResponse:
     """A page of pure Python: which books the same readers like."""
     ratings = (
-        Review.objects.filter(id__lte=12_000).order_by("id").values_list("reader", "book_id", "stars")
+        Review.objects.filter(id__lte=12_000)
+        .order_by("id")
+        .values_list("reader", "book_id", "stars")
     )
     return render(request, "report.html", {"pairs": similar_books(list(ratings))})
 
