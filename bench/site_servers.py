@@ -439,8 +439,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             servers = [server for server in found if server is not None]
             rates = [step * options.rate for step in STEPS]
-            scores = score(windows, measure_in_turn(windows, servers, rates, options.rounds))
+            measured = measure_in_turn(windows, servers, rates, options.rounds)
+            scores = score(windows, measured)
             print_scores(scores)
+            for server in measured.keys() - {each.server for each in scores}:
+                print(f"without a score: {server}, which sustains none of the rates")
             print()
             print_pages(scores)
             print()

@@ -117,6 +117,8 @@ class Site:
     def __init__(self, running: services.Services, folder: Path) -> None:
         self.running = running
         self.photo = photo(folder)
+        # What k6 writes.
+        self._rows = folder / "load.csv"
 
     def window(
         self,
@@ -130,32 +132,14 @@ class Site:
     ) -> Window:
         """`after` are the rate and the seconds of a second phase, which belongs to the window. The
         visitors of one `seed` are the same under each server."""
-        self.running.restore()
-        with serving(
-            server, application, PEERS_FOLDER / "bin", **self.running.environment
-        ) as served:
-            return self._load(served, rate, seconds, after, seed)
-
-    def _load(
-        self,
-        served: Served,
-        rate: float,
-        seconds: float,
-        after: tuple[float, float] | None,
-        seed: int,
-    ) -> Window:
-        found = self.photo.with_name("load.csv")
-        found.unlink(missing_ok=True)
         # The last phase goes on for the tail.
         values = self._values(rate, WARM_UP_S + seconds + (TAIL_S if after is None else 0))
         values["SEED"] = str(seed)
-        values["URL"] = f"http://127.0.0.1:{served.port}"
         length_s = seconds
         if after is not None:
             values["AFTER"] = f"{after[0]:g}:{after[1] + TAIL_S:g}"
             length_s += after[1]
-        with loading(values, found) as load:
-            began_s = beginning_s(load, found)
+        with self._loaded(server, application, values) as (served, load, began_s):
             sleep_until(began_s + WARM_UP_S)
             before = self._cpu(served, load)
             sleep_until(began_s + WARM_UP_S + length_s)
@@ -164,8 +148,7 @@ class Site:
             summary = load.communicate()[0]
         if load.returncode != 0:
             raise ProgramError(f"k6 ended with status {load.returncode}: {last_line(summary)}")
-        begin_s = began_s + WARM_UP_S
-        requests, lateness_s, dropped = rows(found, begin_s, length_s)
+        requests, lateness_s, dropped = rows(self._rows, began_s + WARM_UP_S, length_s)
         if not requests:
             raise ProgramError(f"{served.server}: no request was answered")
         site_cpu, database_cpu, load_cpu = (each / length_s for each in used)
@@ -184,24 +167,28 @@ class Site:
 
     def told(self, server: Server, application: str, rate: float, seconds: float) -> str:
         """`headway top` on a window of Headway's server: its verdict and its tables."""
-        self.running.restore()
         path = self.photo.with_name("telemetry.sock")
-        server = server._replace(telemetry=str(path))
         values = self._values(rate, WARM_UP_S + seconds + TAIL_S)
-        with serving(
-            server, application, PEERS_FOLDER / "bin", **self.running.environment
-        ) as served:
-            values["URL"] = f"http://127.0.0.1:{served.port}"
-            found = self.photo.with_name("load.csv")
-            found.unlink(missing_ok=True)
-            with loading(values, found) as load:
-                beginning_s(load, found)
-                time.sleep(WARM_UP_S)
-                words = [sys.executable, "-m", "headway", "top", "--once", f"unix:{path}"]
-                shown = subprocess.run(
-                    [*words, "--window", f"{seconds:g}"], capture_output=True, text=True
-                )
+        with self._loaded(server._replace(telemetry=str(path)), application, values):
+            time.sleep(WARM_UP_S)
+            words = [sys.executable, "-m", "headway", "top", "--once", f"unix:{path}"]
+            shown = subprocess.run(
+                [*words, "--window", f"{seconds:g}"], capture_output=True, text=True
+            )
         return shown.stdout or shown.stderr
+
+    @contextmanager
+    def _loaded(
+        self, server: Server, application: str, values: dict[str, str]
+    ) -> Iterator[tuple[Served, subprocess.Popen[str], float]]:
+        """A server on a database as it was filled, k6, and when its first visitors come."""
+        self.running.restore()
+        self._rows.unlink(missing_ok=True)
+        environment = self.running.environment
+        with serving(server, application, PEERS_FOLDER / "bin", **environment) as served:
+            values = {**values, "URL": f"http://127.0.0.1:{served.port}"}
+            with loading(values, self._rows) as load:
+                yield served, load, beginning_s(load, self._rows)
 
     def _values(self, rate: float, seconds: float) -> dict[str, str]:
         return {
