@@ -4,7 +4,7 @@ Usage: scripts/interpreter_matrix.py [NAME...] [--suite]
 
 Each NAME is a row of the table; without one all rows run, in about a minute each.
 scripts/get-pythons brings the interpreters that are missing, in 3 to 10 minutes each. The wheel of
-dist/ for CPython 3.13 (make wheels) is installed into an environment of each, and there run
+dist/ for CPython 3.13 and its C library (make wheels) is installed into an environment of each, and there run
 
 - 20 waits for the GIL of 20 ms, whose lengths the program knows (matrix/known_waits.py), under the
   meter. The cell has how many of them the meter saw, and by how much the sum of its times differs;
@@ -63,6 +63,7 @@ class Row:
     version: str
     text: str
     embedding: str = ""
+    wheels: str = "manylinux"
 
 
 ROWS = {
@@ -77,7 +78,7 @@ ROWS = {
         Row("no-plt", "3.13-no-plt", "static, `-fno-plt`"),
         Row("embedded-shared", "3.13-fedora", "C program with libpython3.13.so", "shared"),
         Row("embedded-static", "3.13-conda", "C program with libpython3.13.a", "static"),
-        Row("musl", "3.13-musl", "Alpine's C library, musl"),
+        Row("musl", "3.13-musl", "Alpine's C library, musl", wheels="musllinux"),
     )
 }
 
@@ -115,14 +116,14 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def find_wheel() -> Path:
-    wheels = sorted(
-        (ROOT / "dist").glob(f"headway-*-cp313-cp313-manylinux*_{os.uname().machine}.whl")
-    )
+def find_wheel(row: Row) -> Path:
+    machine = os.uname().machine
+    wheels = sorted((ROOT / "dist").glob(f"headway-*-cp313-cp313-{row.wheels}*_{machine}.whl"))
     if not wheels:
+        ending = "-musl" if row.wheels == "musllinux" else ""
         sys.exit(
-            "interpreter_matrix: dist/ has no wheel for CPython 3.13: "
-            f"make wheels WHEELS=cp313-{os.uname().machine}"
+            f"interpreter_matrix: dist/ has no wheel for CPython 3.13 and {row.wheels}: "
+            f"make wheels WHEELS=cp313-{machine}{ending}"
         )
     return wheels[-1]
 
@@ -295,15 +296,16 @@ def main() -> int:
     for name in options.names:
         if name not in ROWS:
             parser.error(f"found '{name}'; allowed: {', '.join(ROWS)}")
-    wheel = find_wheel()
+    names = options.names or list(ROWS)
+    wheels = {name: find_wheel(ROWS[name]) for name in names}
     cells = {**CELLS, **({"suite": suite} if options.suite else {})}
     subprocess.run([ROOT / "scripts/tools", "wheels"], check=True)
     print("| name | built as | " + " | ".join(cells) + " |")
     print("|---" * (2 + len(cells)) + "|", flush=True)
     all_right = True
-    for name in options.names or ROWS:
+    for name in names:
         row = ROWS[name]
-        texts, is_right = measure(row, wheel, cells)
+        texts, is_right = measure(row, wheels[name], cells)
         all_right &= is_right
         print(f"| `{name}` | {row.text} | " + " | ".join(texts) + " |", flush=True)
     return 0 if all_right else 1

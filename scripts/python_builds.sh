@@ -43,14 +43,17 @@ build_like() {  # NAME PREFIX
         now) options=(LDFLAGS='-Wl,-z,relro -Wl,-z,now') ;;
         # Functions of other libraries are called through their address, without a linkage table.
         no-plt) options=(CFLAGS='-fno-plt') ;;
-        # Alpine's C library, for which there are no libraries here, and so no ssl, zlib and ctypes.
+        # Alpine's C library. The stack of threads is Alpine's and Docker's: musl's own 128 KiB are too
+        # small for CPython. musl_libraries.sh builds the libraries.
         musl)
-            need=(musl)
-            zig="$scripts/../.venvs/tools/bin/python-zig"
+            need=(musl tcl autoconf automake libtool libltdl-dev)
             # zig's musl has functions that Debian 12's does not have.
-            options=(CC="$zig cc -target $(uname -m)-linux-musl -dynamic" AR="$zig ar" RANLIB="$zig ranlib"
+            options=(CC="$pythons/musl/cc" AR="$pythons/musl/ar" RANLIB="$pythons/musl/ranlib"
                 ac_cv_func_preadv2=no ac_cv_func_pwritev2=no
-                CFLAGS='-fno-sanitize=all -Wno-date-time' PKG_CONFIG=false --build="$(uname -m)-linux-musl")
+                CFLAGS='-fno-sanitize=all -Wno-date-time -DTHREAD_STACK_SIZE=0x100000'
+                CPPFLAGS="-I$pythons/musl/include" LDFLAGS="-L$pythons/musl/lib"
+                PKG_CONFIG_LIBDIR="$pythons/musl/lib/pkgconfig" PKG_CONFIG_PATH=
+                --with-openssl="$pythons/musl" --build="$(uname -m)-linux-musl")
             ;;
     esac
 }

@@ -2,12 +2,12 @@
 
 Usage: scripts/wheels.py [NAME...]
 
-A NAME is `sdist`, or a wheel such as `cp313-x86_64` or `cp313t-aarch64` (free-threaded); commas may
-separate names. Each names those of both packages. Without a NAME all are built, which takes about
+A NAME is `sdist`, or a wheel such as `cp313-x86_64`, `cp313t-aarch64` (free-threaded) or
+`cp313-x86_64-musl`; commas may separate names. Each names those of both packages. Without a NAME all are built, which takes about
 a minute for each.
 
-A file tells pyo3's build script the version, and zig compiles and links for both architectures
-against the glibc of `GLIBC`. Only the bytecode of the wheel's modules needs an interpreter of its
+A file tells pyo3's build script the version, and zig compiles and links for both architectures,
+against the glibc of `GLIBC` or against musl. Only the bytecode of the wheel's modules needs an interpreter of its
 version, which `scripts/find-python` finds; where there is none, a line says that the wheel is
 without. Each finished wheel is checked: auditwheel finds the promised platform, and the wheel has
 the module of its version and the shared unwinder; that of Headway also has the dashboard and the
@@ -38,8 +38,10 @@ WORK = ROOT / "target/wheels"
 
 VERSIONS = ("310", "311", "312", "313", "313t", "314", "314t", "315", "315t")
 ARCHITECTURES = ("x86_64", "aarch64")
+C_LIBRARIES = ("gnu", "musl")
 SDIST = "sdist"
 GLIBC = "2_28"
+MUSL = "1_2"
 
 # The functions that Rust's standard library takes from libgcc_s, by symbol version: gcc's
 # libgcc-std.ver, the same on both architectures.
@@ -98,26 +100,33 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel of each package, for a version such as `313t` and an architecture such as
-    `aarch64`."""
+    """A wheel of each package, for a version such as `313t`, an architecture such as `aarch64` and
+    a C library."""
 
     tag: str
     architecture: str
+    c_library: str = "gnu"
 
     @property
     def name(self) -> str:
-        return f"cp{self.tag}-{self.architecture}"
+        ending = "" if self.c_library == "gnu" else f"-{self.c_library}"
+        return f"cp{self.tag}-{self.architecture}{ending}"
 
     @property
     def target(self) -> str:
-        return f"{self.architecture}-unknown-linux-gnu"
+        return f"{self.architecture}-unknown-linux-{self.c_library}"
+
+    @property
+    def policy(self) -> str:
+        return f"manylinux_{GLIBC}" if self.c_library == "gnu" else f"musllinux_{MUSL}"
 
     @property
     def platform(self) -> str:
-        return f"manylinux_{GLIBC}_{self.architecture}"
+        return f"{self.policy}_{self.architecture}"
 
     def module(self, package: Package) -> str:
-        return f"{package.name}/_native.cpython-{self.tag}-{self.architecture}-linux-gnu.so"
+        platform = f"{self.architecture}-linux-{self.c_library}"
+        return f"{package.name}/_native.cpython-{self.tag}-{platform}.so"
 
     @property
     def is_free_threaded(self) -> bool:
@@ -143,7 +152,12 @@ class Wheel:
 
 WHEELS = {
     wheel.name: wheel
-    for wheel in (Wheel(tag, machine) for machine in ARCHITECTURES for tag in VERSIONS)
+    for wheel in (
+        Wheel(tag, machine, c_library)
+        for c_library in C_LIBRARIES
+        for machine in ARCHITECTURES
+        for tag in VERSIONS
+    )
 }
 
 
@@ -155,7 +169,7 @@ def chosen(arguments: Sequence[str]) -> list[str]:
             versions = ", ".join(f"cp{tag}" for tag in VERSIONS)
             raise WheelError(
                 f"found '{name}'; allowed: {SDIST}, or one of {versions} with "
-                f"{' or '.join(f'-{machine}' for machine in ARCHITECTURES)}"
+                f"{' or '.join(f'-{machine}' for machine in ARCHITECTURES)}, and -musl behind it"
             )
     return list(dict.fromkeys(names)) or [SDIST, *WHEELS]
 
@@ -239,6 +253,14 @@ def make_unwinder(architecture: str, log: Path) -> Path:
     return library
 
 
+def link_flags(wheel: Wheel, log: Path) -> tuple[str, ...]:
+    """musl's pthread_exit does not unwind, so that the unwinder in the module needs to know no
+    other, and Alpine's images have no libgcc_s."""
+    if wheel.c_library == "musl":
+        return ("-Ctarget-feature=-crt-static",)
+    return (f"-Clink-arg={make_unwinder(wheel.architecture, log)}",)
+
+
 def build(package: Package, wheel: Wheel) -> Path:
     """The path of the finished wheel, in dist/."""
     folder = WORK / package.name / wheel.name
@@ -250,7 +272,7 @@ def build(package: Package, wheel: Wheel) -> Path:
     config.write_text(wheel.pyo3_config())
     cargo_home = os.environ.get("CARGO_HOME") or Path.home() / ".cargo"
     flags = (
-        f"-Clink-arg={make_unwinder(wheel.architecture, log)}",
+        *link_flags(wheel, log),
         # Messages name files of crates, not of the machine that built them.
         f"--remap-path-prefix={cargo_home}/registry/src=crates.io",
     )
@@ -264,7 +286,7 @@ def build(package: Package, wheel: Wheel) -> Path:
             "--target",
             wheel.target,
             "--compatibility",
-            f"manylinux_{GLIBC}",
+            wheel.policy,
             "--auditwheel",
             "check",
             "--out",
@@ -272,7 +294,7 @@ def build(package: Package, wheel: Wheel) -> Path:
         ],
         log,
         package.folder,
-        CARGO_TARGET_DIR=str(ROOT / "target" / f"wheels-{wheel.architecture}"),
+        CARGO_TARGET_DIR=str(ROOT / "target" / f"wheels-{wheel.target}"),
         CARGO_ENCODED_RUSTFLAGS="\x1f".join(flags),
         CARGO_PROFILE_RELEASE_DEBUG="false",
         CARGO_PROFILE_RELEASE_STRIP="symbols",
@@ -315,6 +337,12 @@ def check(package: Package, wheel: Wheel, file: Path) -> None:
     if shown.returncode != 0:
         raise WheelError(f"{file.name}: auditwheel: {shown.stderr.strip()}")
     audit = json.loads(shown.stdout)
+    if wheel.c_library == "musl":
+        # auditwheel knows musl's policies by the name that Alpine gives the file of the library.
+        # musl takes any name that begins with `libc.` for itself; maturin has checked the symbols.
+        if set(audit["external_libs"]) != {"libc.so"}:
+            raise WheelError(f"{file.name}: the module needs {sorted(audit['external_libs'])}")
+        return
     if audit["overall_tag"] != wheel.platform or audit["external_libs"]:
         raise WheelError(
             f"{file.name}: auditwheel finds {audit['overall_tag']}, "

@@ -58,7 +58,7 @@ def install(
     on, and otherwise from the second.
 
     Raises `ValueError` for an unknown policy or a limit that is not above 0. Raises `Unsupported`,
-    with the reason, if the meter cannot work: outside Linux with glibc on x86-64 or aarch64, in a
+    with the reason, if the meter cannot work: outside Linux on x86-64 or aarch64, in a
     statically linked interpreter, from a sub-interpreter.
     """
     if loop_limit_s is not None and not 0 < loop_limit_s < MAX_LOOP_LIMIT_S:

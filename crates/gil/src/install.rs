@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use headway_measure::{clock, tsc};
+use headway_threads::c_library::KEYS_WITHOUT_ALLOCATION;
 
 use crate::counters::mapping::{self, MappingError};
 use crate::counters::{self, aggregation, free_list};
@@ -102,7 +103,10 @@ impl std::fmt::Display for Refusal {
                 write!(f, "the file is not a ledger of this run")
             }
             Self::LedgerInUse => write!(f, "this process has its counters elsewhere already"),
-            Self::NoKey => write!(f, "all 32 pthread keys that need no allocation are in use"),
+            Self::NoKey => write!(
+                f,
+                "all {KEYS_WITHOUT_ALLOCATION} pthread keys that need no allocation are in use"
+            ),
             Self::ProbeUnseen => {
                 write!(
                     f,

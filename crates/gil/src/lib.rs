@@ -30,10 +30,10 @@
 
 #[cfg(not(all(
     target_os = "linux",
-    target_env = "gnu",
+    any(target_env = "gnu", target_env = "musl"),
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-compile_error!("headway-gil needs Linux with glibc on x86-64 or aarch64");
+compile_error!("headway-gil needs Linux with glibc or musl on x86-64 or aarch64");
 
 mod counters;
 mod errno;

@@ -147,7 +147,7 @@ fn after(interval: Duration) -> libc::timespec {
     };
     let ns = now.tv_nsec as u64 + interval.as_nanos() as u64;
     libc::timespec {
-        tv_sec: now.tv_sec + (ns / 1_000_000_000) as libc::time_t,
+        tv_sec: now.tv_sec + (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     }
 }
@@ -767,7 +767,8 @@ struct Cancellable(libc::pthread_t);
 
 impl Cancellable {
     fn start(run: ThreadStart) -> Self {
-        let mut thread = 0;
+        // SAFETY: all zero bytes are a valid value of the type.
+        let mut thread = unsafe { std::mem::zeroed() };
         // SAFETY: the function has the type that pthread_create calls, except for the unwinding.
         let result = unsafe {
             let run =

@@ -1,6 +1,7 @@
 //! The function that gdb calls for `headway attach` in a process of CPython up to 3.13, which has no
 //! interface for this: see `python/headway/attach/gdb.py`.
 
+use headway_threads::c_library::PYTHON_STACK_BYTES;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
@@ -56,6 +57,9 @@ pub unsafe extern "C" fn headway_attach_run(path: *const c_char) -> c_int {
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        if let Some(bytes) = PYTHON_STACK_BYTES {
+            libc::pthread_attr_setstacksize(&mut attributes, bytes);
+        }
         let error = pthread_create(&mut thread, &attributes, run, code.cast());
         libc::pthread_attr_destroy(&mut attributes);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());

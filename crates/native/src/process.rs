@@ -6,6 +6,7 @@ use headway_python::convert::{ToPython, arguments};
 use headway_python::exception::Exception;
 use headway_python::function::{END, Methods, function};
 use headway_python::object::{Object, PyResult};
+use headway_threads::c_library;
 use std::ffi::{CStr, c_int, c_ulong};
 use std::io::Error;
 
@@ -93,10 +94,6 @@ unsafe fn control<'py>(
 
 fn share_arena<'py>(py: Attached<'py>, given: &[Object<'py>]) -> PyResult<Object<'py>> {
     () = arguments(py, "process_share_arena", given)?;
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt sets a number that malloc reads under a lock.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-    }
+    c_library::share_arena();
     Ok(Object::none(py))
 }

@@ -4,14 +4,13 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::unix::thread::JoinHandleExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle, yield_now};
 use std::time::{Duration, Instant};
 
-use crate::fork;
+use crate::{c_library, fork};
 use crate::process_end::Counted;
 
 /// The stack of each thread. None of them runs Python code.
@@ -49,8 +48,7 @@ pub fn spawn(
     })?;
     // The thread gives itself its name once it runs, and the program may list its threads before.
     if let Ok(name) = CString::new(name) {
-        // SAFETY: the handle has not been joined, so the thread's identity is valid.
-        unsafe { libc::pthread_setname_np(handle.as_pthread_t(), name.as_ptr()) };
+        c_library::name_thread(&handle, &name);
     }
     Ok(InternalThread { handle: ManuallyDrop::new(handle), pid: std::process::id(), native_id })
 }

@@ -2,7 +2,7 @@
 //!
 //! `internal_thread` starts every thread of Headway, in the server too; no other code of Headway
 //! calls `std::thread`, as `tests/test_threads.py` checks. `lock` is their mutex, `waker` and
-//! `wakes` end a wait. `process_end` ends the process if no other thread is left.
+//! `wakes` end a wait. `c_library` has what differs between glibc and musl. `process_end` ends the process if no other thread is left.
 //!
 //! `fork`: a thread that forks first waits until the reporter and the sampler halt or end, *with
 //! the GIL*: without it each fork would wait for the GIL several times, and signal handlers would
@@ -16,6 +16,7 @@
 //! | the tables of the profile | hooks, which only try it, and threads that run no Python |
 //! | the request for a Python stack (`stacks`) | wait for a handler, not beyond a fork |
 
+pub mod c_library;
 pub mod fork;
 pub mod internal_thread;
 pub mod lock;

@@ -223,7 +223,7 @@ def _native() -> Any:
         from headway import _native
     except ImportError as problem:
         raise Unsupported(
-            "the GIL meter cannot be installed: it needs Linux with glibc on x86-64 or aarch64, "
+            "the GIL meter cannot be installed: it needs Linux on x86-64 or aarch64, "
             "and headway's extension module, which could not be imported on "
             f"{sys.platform} ({problem})"
         ) from None

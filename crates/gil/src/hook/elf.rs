@@ -190,7 +190,7 @@ impl Object {
     }
 
     /// glibc relocates most pointers of the dynamic section in place, but not all on every
-    /// architecture.
+    /// architecture. musl relocates none.
     fn address(&self, value: u64) -> usize {
         let value = value as usize;
         if value < self.base { self.base + value } else { value }

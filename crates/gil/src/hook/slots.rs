@@ -6,12 +6,13 @@
 //! and so the hook. In this case the function is looked up, by the version that the object
 //! requires. Any other value, libc's function or another program's hook, is called as it is.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CString, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::hook::Hook;
 use crate::hook::elf::{FoundSlot, Object};
+use headway_threads::c_library;
 
 /// A slot that has one of our hooks.
 struct Patched {
@@ -186,15 +187,6 @@ fn write(slot: &Patched, value: usize) -> Result<(), SlotError> {
 /// The function that the dynamic linker would bind the slot to, including LD_PRELOAD.
 fn lookup(symbol: &[u8], slot: &FoundSlot) -> Option<usize> {
     let name = CString::new(symbol).ok()?;
-    let found = |name: &CStr| {
-        // SAFETY: the arguments are C strings.
-        unsafe {
-            match slot.version {
-                Some(version) => libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()),
-                None => libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()),
-            }
-        }
-    };
-    let function = found(&name) as usize;
+    let function = c_library::function(&name, slot.version) as usize;
     (function != 0).then_some(function)
 }

@@ -50,7 +50,7 @@ impl Futex for ProcessFutex {
 
     fn wait(&self, value: u32, until_ns: u64) -> bool {
         let until = libc::timespec {
-            tv_sec: (until_ns / 1_000_000_000) as libc::time_t,
+            tv_sec: (until_ns / 1_000_000_000) as _,
             tv_nsec: (until_ns % 1_000_000_000) as libc::c_long,
         };
         // WAIT_BITSET takes an absolute time of CLOCK_MONOTONIC, WAIT a relative one.

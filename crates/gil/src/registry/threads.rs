@@ -1,6 +1,6 @@
 //! The table of threads that hooks have seen.
 //!
-//! A thread finds its entry through a pthread key. The key must be one of the 32 that every thread
+//! A thread finds its entry through a pthread key. The key must be one of those that every thread
 //! has memory for, because `pthread_setspecific` allocates for higher keys, and hooks must not.
 
 use std::ffi::c_void;
@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::
 
 use crate::counters::{Name, ROWS, ThreadCounters};
 use crate::registry_lock::RegistryGuard;
+use headway_threads::c_library::KEYS_WITHOUT_ALLOCATION;
 
-/// Keys below this one need no allocation (glibc: `PTHREAD_KEY_2NDLEVEL_SIZE`).
-const KEYS_WITHOUT_ALLOCATION: libc::pthread_key_t = 32;
 /// The number of GILs that one thread can use in turn without losing its links.
 const LINKS: usize = 6;
 /// The number of names that are stored for threads that no hook has seen.
@@ -168,7 +167,7 @@ fn enter() -> Option<&'static Thread> {
     // SAFETY: gettid has no preconditions.
     let native_id = unsafe { libc::gettid() } as u32;
     let thread = stored_for(native_id).or_else(|| take_entry(native_id))?;
-    // SAFETY: the key exists and is below 32, so this stores into the thread's own descriptor.
+    // SAFETY: the key exists and needs no allocation, so this stores into the thread's own descriptor.
     unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(thread).cast()) };
     Some(thread)
 }
@@ -270,7 +269,7 @@ pub fn keep_this_thread_only() {
 #[inline(always)]
 pub fn this_thread() -> usize {
     let thread: usize;
-    // SAFETY: reads the thread pointer, which glibc sets for every thread.
+    // SAFETY: reads the thread pointer, which the C library sets for every thread.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         std::arch::asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly));

@@ -2,6 +2,7 @@
 //! exceptions, which needs the GIL.
 
 use crate::limits::WorkerStatus;
+use headway_threads::c_library::ThreadNumber;
 use std::sync::Arc;
 
 pub struct Interruption {
@@ -15,7 +16,7 @@ impl Interruption {
     }
 
     /// Calls `set` unless the request has left the application; see `WorkerStatus::interrupt`.
-    pub fn carry_out(&self, set: impl FnOnce(libc::pthread_t)) {
+    pub fn carry_out(&self, set: impl FnOnce(ThreadNumber)) {
         self.status.interrupt(self.begun_ns, set);
     }
 

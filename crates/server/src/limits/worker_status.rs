@@ -4,6 +4,7 @@
 use crate::limits::in_flight::InFlightRequest;
 use crate::stats::endpoints::endpoint_of;
 use headway_measure::clock::now_ns;
+use headway_threads::c_library::{ThreadNumber, number_of_this_thread};
 use headway_threads::lock::Lock;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -21,7 +22,7 @@ pub struct WorkerStatus {
     /// The kernel's id of the thread.
     pub native_id: i32,
     /// The C library's id of the thread, by which CPython identifies it.
-    pub thread: libc::pthread_t,
+    pub thread: ThreadNumber,
     /// Whether any limit or report needs the fields below.
     is_tracked: bool,
     /// The interpreter slot that has the request. The thread writes it, the reporter's thread reads
@@ -72,8 +73,7 @@ impl WorkerStatus {
     pub fn of_this_thread(is_tracked: bool, describes: bool) -> Self {
         Self {
             native_id: rustix::thread::gettid().as_raw_nonzero().get(),
-            // SAFETY: `pthread_self` has no preconditions.
-            thread: unsafe { libc::pthread_self() },
+            thread: number_of_this_thread(),
             is_tracked,
             interpreter_number: AtomicUsize::new(0),
             request: AtomicU64::new(0),
@@ -188,7 +188,7 @@ impl WorkerStatus {
 
     /// Calls `set`, which sets an exception in the thread, unless the application is done with the
     /// request that began at `begun_ns`.
-    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(libc::pthread_t)) {
+    pub fn interrupt(&self, begun_ns: u64, set: impl FnOnce(ThreadNumber)) {
         let begun = begun_ns << BEGUN_SHIFT;
         let (running, interrupting) = (begun | RUNNING, begun | INTERRUPTING);
         if self.request.compare_exchange(running, interrupting, SeqCst, SeqCst).is_ok() {

@@ -57,7 +57,7 @@ impl Epoll {
     pub fn wait_ns(&self, timeout_ns: u64, events: &mut Vec<Event>) {
         let mut raw = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_WAIT];
         let timeout = libc::timespec {
-            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+            tv_sec: (timeout_ns / 1_000_000_000) as _,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
         };
         // rustix uses epoll_pwait2 only in builds that require Linux 5.11.

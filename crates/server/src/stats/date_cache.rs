@@ -32,7 +32,7 @@ impl DateCache {
             return;
         }
         self.second = second;
-        let time = second as libc::time_t;
+        let time = second as _;
         // SAFETY: all zero bytes are a valid `tm`, and both pointers are valid for the call.
         let tm = unsafe {
             let mut tm: libc::tm = std::mem::zeroed();

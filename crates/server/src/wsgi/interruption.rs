@@ -8,6 +8,7 @@ use crate::request::RequestContext;
 use headway_python::attached::Attached;
 use headway_python::exception::set_exception_in_thread;
 use headway_python::stored::Stored;
+use headway_threads::c_library::number_of_this_thread;
 use std::time::Duration;
 
 /// Sets an exception of `class` in the thread of the request.
@@ -22,11 +23,7 @@ pub fn interrupt(py: Attached, interruption: &Interruption, class: &Stored) {
 /// thread's next request must not get it.
 pub fn end(py: Attached, context: &RequestContext) {
     context.worker_status().leave_application(
-        || {
-            // SAFETY: the calling thread's own number.
-            let thread = unsafe { libc::pthread_self() };
-            set_exception_in_thread(py, thread, None);
-        },
+        || set_exception_in_thread(py, number_of_this_thread(), None),
         // Without a GIL only, the other thread may be between two steps.
         || py.detach(|| std::thread::sleep(Duration::from_micros(50))),
     );
