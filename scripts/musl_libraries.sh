@@ -4,7 +4,8 @@
 
 make_musl_compiler() {
     local folder=$pythons/musl zig target tool
-    zig=$(realpath "$scripts/../.venvs/tools/bin")/python-zig
+    # Not python-zig, which starts a Python for each file.
+    zig=$("$scripts/../.venvs/tools/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
     target=$(uname -m)-linux-musl
     mkdir -p "$folder/lib" "$folder/include"
     # configure asks for the name of the platform, for the names of extension modules.

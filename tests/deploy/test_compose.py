@@ -145,7 +145,7 @@ def test_the_image_has_what_the_services_need() -> None:
     assert "USER www-data\n" in DOCKERFILE
 
 
-@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.install"])
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.install", "Dockerfile.alpine"])
 def test_the_page_on_installation_has_the_dockerfile(name: str) -> None:
     """Without the comments at its top and about its command."""
     page = (ROOT / "docs/installation.md").read_text()

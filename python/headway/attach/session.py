@@ -18,11 +18,9 @@ from headway.attach.gdb import GDB_LIMIT_S, Gdb
 from headway.attach.guest import Connection, Gone
 from headway.attach.remote_debugging import RemoteDebugging
 from headway.attach.stopped import CannotStop
-from headway.attach.target import Refused, Target, check_version
+from headway.attach.target import REMOTE_DEBUGGING, Refused, Target, check_version
 from headway.errors import Error
 
-# The first version with PEP 768.
-REMOTE_DEBUGGING = (3, 14)
 # How long the target has to run the script, to import Headway then, and to answer.
 WITHIN_S = 5.0
 IMPORT_S = 20.0

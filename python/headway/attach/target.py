@@ -10,6 +10,7 @@ import os
 import re
 import struct
 import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from headway.errors import CommandError
@@ -23,6 +24,8 @@ INSTEAD = "start it with HEADWAY=report or HEADWAY=priority"
 # The section in which CPython has `_PyRuntime`, and the cookie at its start from 3.13 on.
 SECTION = b".PyRuntime"
 COOKIE = b"xdebugpy"
+# The first version with PEP 768.
+REMOTE_DEBUGGING = (3, 14)
 # e_machine of elf(5), and what the kernel calls it.
 MACHINES = {62: "x86_64", 183: "aarch64"}
 FILE_NAME = re.compile(r"(?:^|/)(?:lib)?python3\.(\d+)(t?)(d?)(?:m)?(?:\.so[.\d]*)?$")
@@ -47,13 +50,14 @@ class NotPython(Refused):
 
 class Target(NamedTuple):
     """A CPython process. `runtime` is the address of its `_PyRuntime`, and `library` the file that
-    has it; "" if that is the program itself."""
+    has it; "" if that is the program itself. `c_library` is "glibc" or "musl"."""
 
     pid: int
     version: tuple[int, int]
     free_threaded: bool
     runtime: int
     library: str
+    c_library: str
 
     @property
     def python(self) -> str:
@@ -144,6 +148,23 @@ def check_version(target: Target) -> None:
             f"{python_name(ours, is_free_threaded)}: attach with a Headway for {target.python} "
             f"(python{target.python} -m headway attach {target.pid})"
         )
+    with open("/proc/self/maps", errors="surrogateescape") as file:
+        own_library = _c_library(file)
+    if target.c_library != own_library:
+        raise Refused(
+            f"process {target.pid} has {target.c_library}, and this is Headway for {own_library}: "
+            "attach with the Headway of its own environment"
+        )
+    if target.c_library == "musl" and target.version < REMOTE_DEBUGGING:
+        raise Refused(
+            f"process {target.pid} runs CPython {target.python} on musl, whose allocator gdb cannot "
+            f"recognize; this needs CPython 3.14 there; {INSTEAD}"
+        )
+
+
+def _c_library(mappings: Iterable[str]) -> str:
+    """musl's dynamic linker and its C library are one file."""
+    return "musl" if any("/ld-musl-" in line for line in mappings) else "glibc"
 
 
 def _status(pid: int) -> dict[str, str]:
@@ -218,7 +239,7 @@ def _interpreter(pid: int) -> Target:
                 raise Refused(f"process {pid} is built for another kind of processor")
             version, free_threaded = _version(pid, path, runtime)
             library = "" if path == executable else path
-            return Target(pid, version, free_threaded, runtime, library)
+            return Target(pid, version, free_threaded, runtime, library, _c_library(lines))
     name = os.path.basename(executable)
     if "pypy" in name or any("libpypy" in line for line in lines):
         raise Refused(f"process {pid} runs PyPy, whose lock Headway does not know")
