@@ -68,7 +68,7 @@ build: ## Make .venv with .venv/bin/headway in it, and with the packages of EXTR
 lab: ## Make .venv with headway-lab too: `headway bench`, `bench-compare` and `simulate`
 	@LAB=yes EXTRAS="$(EXTRAS)" scripts/build .venv "$(PYTHON)"
 
-wheels: ## Build the wheels of all versions for both architectures and the source distributions into dist/
+wheels: ## Build the wheels of all versions for both architectures and C libraries, and the source distributions, into dist/
 	@python=$$(scripts/find-python) && "$$python" scripts/wheels.py $(WHEELS)
 
 clean: ## Remove what was built here (not the interpreters that scripts/get-pythons brought)

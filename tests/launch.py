@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ HEADWAY = (sys.executable, "-m", "headway")
 SLOWNESS = float(os.environ.get("HEADWAY_TEST_SLOWNESS", "1"))
 TIMEOUT_S = 60 * SLOWNESS
 
+HAS_MUSL = "musl" in str(sysconfig.get_config_var("EXT_SUFFIX"))
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 Result = subprocess.CompletedProcess[str]

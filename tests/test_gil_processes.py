@@ -197,7 +197,7 @@ def test_no_pthread_key_left_is_a_refusal() -> None:
         from headway.errors import Unsupported
         key = ctypes.c_uint()
         create_key = ctypes.CDLL(None).pthread_key_create
-        while key.value < 40 and create_key(ctypes.byref(key), None) == 0: pass
+        while key.value < 200 and create_key(ctypes.byref(key), None) == 0: pass
         try: gil.install()
         except Unsupported as error: show(str(error))
         for _ in range(10): time.sleep(0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from launch import GIL_ENABLED
+from launch import GIL_ENABLED, HAS_MUSL
 from served import Served
 
 THREADS = 4
+
+pytestmark = pytest.mark.skipif(HAS_MUSL, reason="musl's malloc has no arenas")
 
 
 @pytest.fixture(autouse=True)

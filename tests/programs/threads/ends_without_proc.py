@@ -8,9 +8,11 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 
-# The C library loads it for pthread_exit, and aborts without a descriptor.
-ctypes.CDLL("libgcc_s.so.1")
+# glibc loads it for pthread_exit, and aborts without a descriptor.
+with suppress(OSError):
+    ctypes.CDLL("libgcc_s.so.1")
 
 
 def fork(reason: str, folder: str) -> None:
