@@ -8,9 +8,16 @@ make_musl_compiler() {
     zig=$("$scripts/../.venvs/tools/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
     target=$(uname -m)-linux-musl
     mkdir -p "$folder/lib" "$folder/include"
-    # configure asks for the name of the platform, for the names of extension modules.
-    printf '#!/bin/sh\n[ "$*" != --print-multiarch ] || { echo %s; exit; }\nexec %q cc -target %s -dynamic "$@"\n' \
-        "$target" "$zig" "$target" >"$folder/cc"
+    # CPython's configure asks for the name of the platform, which is in the names of extension modules.
+    # It recognizes musl by the musl header <stdarg.h>, in place of which zig has clang's.
+    cat >"$folder/cc" <<-SCRIPT
+	#!/bin/sh
+	case " \$* " in
+	    " --print-multiarch ") echo $target; exit ;;
+	    *"/platform_triplet.c "*) set -- -D__DEFINED_va_list "\$@" ;;
+	esac
+	exec "$zig" cc -target $target -dynamic "\$@"
+	SCRIPT
     for tool in ar ranlib; do
         printf '#!/bin/sh\nexec %q %s "$@"\n' "$zig" "$tool" >"$folder/$tool"
     done

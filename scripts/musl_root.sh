@@ -4,7 +4,7 @@
 # busybox and bash are static: of the C library there is musl alone.
 make_musl_root() {  # ROOT
     local root=$1 python=${HEADWAY_PYTHONS:-${XDG_CACHE_HOME:-$HOME/.cache}/headway/pythons}/3.13-musl
-    scripts/get-pythons 3.13-musl >/dev/null
+    [ -x "$python/bin/python3.13-musl" ] || scripts/get-pythons 3.13-musl
     mkdir -p "$root"/{bin,etc,lib,proc,dev,root,tmp,usr/local,archives}
     (cd "$root/archives" && apt-get -qq download busybox-static bash-static) || fail "apt-get could not download busybox-static and bash-static"
     for archive in "$root"/archives/*.deb; do
