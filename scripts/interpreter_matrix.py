@@ -4,7 +4,8 @@ Usage: scripts/interpreter_matrix.py [NAME...] [--suite]
 
 Each NAME is a row of the table; without one all rows run, in about a minute each.
 scripts/get-pythons brings the interpreters that are missing, in 3 to 10 minutes each. The wheel of
-dist/ for CPython 3.13 and its C library (make wheels) is installed into an environment of each, and there run
+dist/ for CPython 3.13 and its C library (make wheels) is installed into an environment of each, and
+there run
 
 - 20 waits for the GIL of 20 ms, whose lengths the program knows (matrix/known_waits.py), under the
   meter. The cell has how many of them the meter saw, and by how much the sum of its times differs;

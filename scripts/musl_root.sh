@@ -6,7 +6,7 @@ make_musl_root() {  # ROOT
     local root=$1 python=${HEADWAY_PYTHONS:-${XDG_CACHE_HOME:-$HOME/.cache}/headway/pythons}/3.13-musl
     [ -x "$python/bin/python3.13-musl" ] || scripts/get-pythons 3.13-musl
     mkdir -p "$root"/{bin,etc,lib,proc,dev,root,tmp,usr/local,archives}
-    (cd "$root/archives" && apt-get -qq download busybox-static bash-static) || fail "apt-get could not download busybox-static and bash-static"
+    (cd "$root/archives" && apt-get -qq -o APT::Sandbox::User=root download busybox-static bash-static) || fail "apt-get could not download busybox-static and bash-static"
     for archive in "$root"/archives/*.deb; do
         dpkg --fsys-tarfile "$archive" | tar -x -C "$root" ./bin
     done
@@ -21,6 +21,7 @@ make_musl_root() {  # ROOT
     ln -s ../bin "$root/usr/bin"
     mknod -m 666 "$root/dev/null" c 1 3
     mknod -m 666 "$root/dev/urandom" c 1 9
+    echo '127.0.0.1 localhost' >"$root/etc/hosts"
     echo 'root:x:0:0::/root:/bin/sh' >"$root/etc/passwd"
     echo 'PRETTY_NAME="busybox and musl"' >"$root/etc/os-release"
 }

@@ -3,15 +3,16 @@
 Usage: scripts/wheels.py [NAME...]
 
 A NAME is `sdist`, or a wheel such as `cp313-x86_64`, `cp313t-aarch64` (free-threaded) or
-`cp313-x86_64-musl`; commas may separate names. Each names those of both packages. Without a NAME all are built, which takes about
-a minute for each.
+`cp313-x86_64-musl`; commas may separate names. Each names those of both packages. Without a NAME
+all are built, which takes about a minute for each.
 
 A file tells pyo3's build script the version, and zig compiles and links for both architectures,
-against the glibc of `GLIBC` or against musl. Only the bytecode of the wheel's modules needs an interpreter of its
-version, which `scripts/find-python` finds; where there is none, a line says that the wheel is
-without. Each finished wheel is checked: auditwheel finds the promised platform, and the wheel has
-the module of its version and the shared unwinder; that of Headway also has the dashboard and the
-`.pth` file. At the end scripts/index.py makes dist/simple, from which pip and uv install.
+against the glibc of `GLIBC` or against musl. Only the bytecode of the wheel's modules needs an
+interpreter of its version, which `scripts/find-python` finds; where there is none, a line says that
+the wheel is without. Each finished wheel is checked: auditwheel finds the promised platform, and
+the wheel has the module of its version and the shared unwinder; that of Headway also has the
+dashboard and the `.pth` file. At the end scripts/index.py makes dist/simple, from which pip and uv
+install.
 docs/design/packages.md has the reasons.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -27,6 +28,11 @@ TIMEOUT_S = 60 * SLOWNESS
 
 HAS_MUSL = "musl" in str(sysconfig.get_config_var("EXT_SUFFIX"))
 GIL_ENABLED = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+# The C library's own words.
+ADDRESS_IN_USE = os.strerror(errno.EADDRINUSE).lower()
+ADDRESS_NOT_AVAILABLE = os.strerror(errno.EADDRNOTAVAIL).lower()
+TOO_MANY_OPEN_FILES = os.strerror(errno.EMFILE)
 
 Result = subprocess.CompletedProcess[str]
 

@@ -41,6 +41,6 @@ def reason_of(error: OSError | OverflowError) -> str:
 class Unsupported(Error):
     """The meter cannot work in this process. The text gives the reason.
 
-    `headway.gil.install()` raises it on platforms other than Linux with glibc or musl on x86-64 or aarch64,
-    and if its checks of the interpreter leave any doubt. It has changed nothing in that case.
+    `headway.gil.install()` raises it on platforms other than Linux on x86-64 or aarch64, and if its
+    checks of the interpreter leave any doubt. It has changed nothing in that case.
     """

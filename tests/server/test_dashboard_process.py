@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 import launch
 import pytest
-from launch import run_main
+from launch import ADDRESS_IN_USE, run_main
 from ports import free_port
 from process_tree import open_files
 from served import APPS, MODE, TIMEOUT_S, Served
@@ -146,7 +146,7 @@ def test_an_address_that_is_taken_is_told_and_the_server_goes_on(tmp_path: Path)
         port = taken.getsockname()[1]
         with start(tmp_path, "--dashboard-http", f"127.0.0.1:{port}") as server:
             server.wait_for("the dashboard cannot run; the server goes on without it")
-            assert f"--http 127.0.0.1:{port}: address already in use" in server.stderr
+            assert f"--http 127.0.0.1:{port}: {ADDRESS_IN_USE}" in server.stderr
             assert server.get("/pid").status == 200
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch import ADDRESS_NOT_AVAILABLE
 from simulated import DAYS_S, Machine, Simulation
 
 from headway.address import Address
@@ -207,7 +208,7 @@ def test_an_address_that_cannot_be_had_leaves_the_pending_generation(tmp_path: P
         pending = server.newest()
         server.reload({"binds": unix(first) + nowhere})
         assert server.log[-1].startswith(
-            "SIGHUP: process group 'main': bind 192.0.2.1:1: cannot assign"
+            f"SIGHUP: process group 'main': bind 192.0.2.1:1: {ADDRESS_NOT_AVAILABLE}"
         )
         assert server.log[-1].endswith("; generation 1 goes on serving, and 2 starting")
         assert second.exists()

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launch import TOO_MANY_OPEN_FILES
 from served import STAMP, TIMEOUT_S, Response, read_response, read_to_end
 
 from headway import _native
@@ -340,7 +341,7 @@ def test_half_sent_heads_give_way_when_descriptors_run_out() -> None:
     assert re.fullmatch(
         r"(?:.*new connections wait until others are closed .*\n)?"
         r".*\d connections? (?:was|were) closed before a complete request came, to make room for "
-        r"new ones \(open: \d+\): Too many open files \(os error 24\)\n",
+        rf"new ones \(open: \d+\): {TOO_MANY_OPEN_FILES} \(os error 24\)\n",
         said,
     ), said
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from launch import Result, headway, run_main
+from launch import ADDRESS_IN_USE, ADDRESS_NOT_AVAILABLE, Result, headway, run_main
 from served import APPS, STAMP, TIMEOUT_S, Served, read_response, read_to_end, status_of
 
 from headway.server.signals import ONE_SIGNAL_S
@@ -53,7 +53,7 @@ def refuse(*arguments: str, run: Callable[..., Result] = run_main) -> str:
             "127.0.0.1:0",
         ),
         (["pages:hello", "--bind", "unix:/no/such/place"], "no such file", "/no/such/place"),
-        (["pages:hello", "--bind", "192.0.2.1:0"], "cannot assign", "192.0.2.1:0"),
+        (["pages:hello", "--bind", "192.0.2.1:0"], ADDRESS_NOT_AVAILABLE, "192.0.2.1:0"),
         (["pages:hello", "--access-log", "xml"], "common, combined", "'xml'"),
         (["pages:hello", "--access-log", "json:/no/such"], "no such file", "--access-log"),
         (["pages:hello", "--user", "#99999"], "must be a user of this machine", "#99999"),
@@ -100,7 +100,7 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         line = refuse("pages:hello", "--bind", f"127.0.0.1:{port}")
-    assert f"process group 'main': bind 127.0.0.1:{port}: address already in use" in line
+    assert f"process group 'main': bind 127.0.0.1:{port}: {ADDRESS_IN_USE}" in line
 
 
 def test_a_port_in_use_of_a_file_is_not_blamed_on_a_flag(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_port_in_use_of_a_file_is_not_blamed_on_a_flag(tmp_path: Path) -> None
         done = headway("serve", "--config", file)
     assert (done.returncode, done.stderr) == (
         2,
-        f"headway serve: process group 'shop': bind 127.0.0.1:{port}: address already in use\n",
+        f"headway serve: process group 'shop': bind 127.0.0.1:{port}: {ADDRESS_IN_USE}\n",
     )
 
 
@@ -197,7 +197,7 @@ def test_a_unix_socket_whose_server_is_busy_is_in_use(tmp_path: Path) -> None:
         listener.listen(0)
         # Now the queue is full, and whoever connects would have to wait.
         waiting.connect(path)
-        assert "address already in use" in refuse("pages:hello", "--bind", f"unix:{path}")
+        assert ADDRESS_IN_USE in refuse("pages:hello", "--bind", f"unix:{path}")
         assert Path(path).exists()
 
 
@@ -498,7 +498,7 @@ def test_a_policy_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
         "import ctypes\n"
         "key = ctypes.c_uint()\n"
         "create_key = ctypes.CDLL(None).pthread_key_create\n"
-        "while key.value < 40 and create_key(ctypes.byref(key), None) == 0: pass\n"
+        "while key.value < 200 and create_key(ctypes.byref(key), None) == 0: pass\n"
         "def app(environ, start_response): pass\n"
     )
     command = [sys.executable, "-m", "headway", "serve", "takes_all:app", "--bind", "127.0.0.1:0"]

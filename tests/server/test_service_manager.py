@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch import run_main
+from launch import ADDRESS_IN_USE, run_main
 from served import APPS, TIMEOUT_S
 from simulated import Machine, Simulation
 from supervised import Supervised
@@ -118,7 +118,7 @@ def test_a_socket_that_was_passed_is_named_if_it_may_be_in_the_way() -> None:
         _, told = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 2
     assert told == (
-        f"headway serve: process group 'main': bind 0.0.0.0:{port}: address already in use "
+        f"headway serve: process group 'main': bind 0.0.0.0:{port}: {ADDRESS_IN_USE} "
         f"([::]:{port} was passed; bind that, or fd://3)\n"
     )
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import Result, headway, run_main
+from launch import ADDRESS_IN_USE, Result, headway, run_main
 from served import APPS, TIMEOUT_S
 from simulated import Machine, Simulation
 from supervised import Supervised
@@ -90,7 +90,7 @@ def test_a_status_socket_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     path.write_text("not a socket")
     done = run_main("serve", "pages:hello", "--status-socket", path, cwd=APPS)
     assert done.returncode == 2
-    said = f"--status-socket unix:{path}: address already in use"
+    said = f"--status-socket unix:{path}: {ADDRESS_IN_USE}"
     assert done.stderr == f"headway serve: {said}\n"
 
 
@@ -260,7 +260,7 @@ def test_a_start_that_fails_leaves_the_pid_file_alone(tmp_path: Path) -> None:
     os.utime(path, (1, 1))
     with socket.create_server(("127.0.0.1", 0)) as other:
         done = serve_with_pid_file(path, f"127.0.0.1:{other.getsockname()[1]}")
-    assert "address already in use" in done.stderr
+    assert ADDRESS_IN_USE in done.stderr
     assert (done.returncode, path.read_text()) == (2, "1\n")
 
 

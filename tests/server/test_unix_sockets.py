@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from configured import resolution_of
+from launch import ADDRESS_IN_USE
 from served import Response, read_response
 from supervised import Supervised
 
@@ -147,7 +148,7 @@ def test_a_file_that_another_server_has_taken_is_left_to_it(tmp_path: Path) -> N
         other.bind(str(path))
         other.listen()
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("address already in use; generation 1 goes on serving")
+        server.wait_for(f"{ADDRESS_IN_USE}; generation 1 goes on serving")
         assert ask(former).status == 200
     assert path.exists()
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle, yield_now};
 use std::time::{Duration, Instant};
 
-use crate::{c_library, fork};
 use crate::process_end::Counted;
+use crate::{c_library, fork};
 
 /// The stack of each thread. None of them runs Python code.
 const STACK_BYTES: usize = 256 * 1024;

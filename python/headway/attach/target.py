@@ -157,8 +157,8 @@ def check_version(target: Target) -> None:
         )
     if target.c_library == "musl" and target.version < REMOTE_DEBUGGING:
         raise Refused(
-            f"process {target.pid} runs CPython {target.python} on musl, whose allocator gdb cannot "
-            f"recognize; this needs CPython 3.14 there; {INSTEAD}"
+            f"process {target.pid} runs CPython {target.python} on musl, whose allocator gdb "
+            f"cannot recognize; this needs CPython 3.14 there; {INSTEAD}"
         )
 
 
