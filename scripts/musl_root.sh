@@ -5,7 +5,7 @@
 make_musl_root() {  # ROOT
     local root=$1 python=${HEADWAY_PYTHONS:-${XDG_CACHE_HOME:-$HOME/.cache}/headway/pythons}/3.13-musl
     [ -x "$python/bin/python3.13-musl" ] || scripts/get-pythons 3.13-musl
-    mkdir -p "$root"/{bin,etc,lib,proc,dev,root,tmp,usr/local,archives}
+    mkdir -p "$root"/{bin,etc,lib,proc,dev,root,run,tmp,usr/local,archives}
     (cd "$root/archives" && apt-get -qq -o APT::Sandbox::User=root download busybox-static bash-static) || fail "apt-get could not download busybox-static and bash-static"
     for archive in "$root"/archives/*.deb; do
         dpkg --fsys-tarfile "$archive" | tar -x -C "$root" ./bin

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from extension_modules import MISSING, build
-from launch import PROGRAMS, environment, python
+from launch import HAS_MUSL, PROGRAMS, environment, python
 
 from headway import _native
 
@@ -61,6 +61,9 @@ def test_each_function_is_called_or_cannot_lose_the_gil() -> None:
 
 def test_a_daemon_thread_inside_any_function_does_not_abort_the_exit(tmp_path: Path) -> None:
     names = called()
+    if HAS_MUSL and sys.version_info < (3, 13, 8):
+        # The probe thread ends by `pthread_exit`, which does not unwind to where it could hang.
+        names.remove("gil_install")
     # Up to 3.13.7 a free-threaded CPython hangs at its end now and then: an object's lock is handed
     # over to a daemon thread that waits for it, and the thread is ended with the lock.
     for _ in range(1 if GIL_BUILD else 4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -248,6 +249,7 @@ def test_a_child_forked_during_an_install_can_install() -> None:
         assert set(statuses) <= {0}
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_probe_that_no_hook_sees_does_not_keep_the_gil_from_other_threads(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import HEADWAY, TIMEOUT_S, environment
+from launch import HAS_MUSL, HEADWAY, TIMEOUT_S, environment
 
 PROGRAMS = Path(__file__).resolve().parent / "programs" / "threads"
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,6 +52,8 @@ def ends_at_its_signal(command: list[str], env: dict[str, str], cwd: Path) -> tu
 
 # Each starts other threads: the reporter, the reader of stacks, both, none. `telemetry` is a socket
 # without a recorder: the reporter runs nevertheless.
+# musl 1.2.3, without Headway too. docs/design/packages.md has more.
+MUSL_HANGS = "a forked child does not end if a thread runs on beside the one that forked it"
 WAYS = (
     *(pytest.param(way, marks=pytest.mark.slow("both has it")) for way in ("telemetry", "profile")),
     *("both", "priority"),
@@ -110,6 +112,8 @@ def test_a_signal_that_the_program_blocks_is_its_own(how: str, by: str, tmp_path
 def test_a_process_ends_with_the_last_thread_of_the_program(
     how: str, program: str, tmp_path: Path
 ) -> None:
+    if HAS_MUSL and program == "forks_in_a_thread.py":
+        pytest.skip(MUSL_HANGS)
     assert run_to_the_end(how, program, tmp_path) == run_to_the_end("plain", program, tmp_path)
 
 
@@ -120,6 +124,8 @@ def test_a_process_that_cannot_open_proc_ends_with_its_last_thread(
 ) -> None:
     if reason == "chroot" and os.geteuid() != 0:
         pytest.skip("chroot is for root")
+    if HAS_MUSL and reason != "descriptors":
+        pytest.skip(MUSL_HANGS)
     program = "ends_without_proc.py"
     plain = run_to_the_end("plain", program, tmp_path, reason)
     assert run_to_the_end(how, program, tmp_path, reason) == plain

@@ -3,6 +3,7 @@ to be counted."""
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import socket
@@ -239,7 +240,7 @@ def test_reception_goes_on_after_an_error(service: Service) -> None:
     failed, again = service.lines
     assert failed.startswith("nothing can be received (")
     assert failed.endswith(
-        "OSError: [Errno 88] Socket operation on non-socket); it is tried again every 1 s"
+        f"OSError: [Errno 88] {os.strerror(errno.ENOTSOCK)}); it is tried again every 1 s"
     )
     assert again == "datagrams are received again"
 

@@ -17,7 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launch import HEADWAY, environment, execute, headway, run_main, start
+from launch import (
+    ADDRESS_IN_USE,
+    HEADWAY,
+    TOO_MANY_OPEN_FILES,
+    environment,
+    execute,
+    headway,
+    run_main,
+    start,
+)
 from test_recorder import wait_until
 from ticks import START, Bench, Clock, requests, send, tick
 
@@ -264,7 +273,7 @@ def test_too_few_descriptors_are_told_in_one_line(tmp_path: Path) -> None:
     done = execute(["sh", "-c", 'ulimit -n 11; exec "$@"', "sh", *words])
     assert done.returncode == 1
     assert done.stderr == (
-        "headway telemetry: Too many open files: ulimit -n, or the machine, allows no more\n"
+        f"headway telemetry: {TOO_MANY_OPEN_FILES}: ulimit -n, or the machine, allows no more\n"
     )
     assert not (tmp_path / "in.sock").exists()
 
@@ -306,7 +315,7 @@ def test_a_port_in_use_is_that_of_http(tmp_path: Path) -> None:
             "telemetry", "--no-store", "--listen", "unix:s", "--http", address, cwd=tmp_path
         )
     assert done.returncode == 2
-    assert done.stderr.endswith(f"headway telemetry: --http {address}: address already in use\n")
+    assert done.stderr.endswith(f"headway telemetry: --http {address}: {ADDRESS_IN_USE}\n")
 
 
 def test_a_recording_is_taken_away(tmp_path: Path) -> None:
