@@ -22,6 +22,7 @@ make_musl_root() {  # ROOT
     mknod -m 666 "$root/dev/null" c 1 3
     mknod -m 666 "$root/dev/urandom" c 1 9
     echo '127.0.0.1 localhost' >"$root/etc/hosts"
-    echo 'root:x:0:0::/root:/bin/sh' >"$root/etc/passwd"
+    printf '%s\n' root:x:0:0::/root:/bin/sh nobody:x:65534:65534::/:/bin/false >"$root/etc/passwd"
+    printf '%s\n' root:x:0: daemon:x:2: nobody:x:65534: >"$root/etc/group"
     echo 'PRETTY_NAME="busybox and musl"' >"$root/etc/os-release"
 }
