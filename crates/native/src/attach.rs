@@ -1,5 +1,5 @@
-//! The function that gdb calls for `headway attach` in a process of CPython up to 3.13, which has no
-//! interface for this: see `python/headway/attach/gdb.py`.
+//! The function that gdb calls for `headway attach` in a process of CPython up to 3.13, which has
+//! no interface for this: see `python/headway/attach/gdb.py`.
 
 use headway_threads::c_library::PYTHON_STACK_BYTES;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};

@@ -167,7 +167,7 @@ fn enter() -> Option<&'static Thread> {
     // SAFETY: gettid has no preconditions.
     let native_id = unsafe { libc::gettid() } as u32;
     let thread = stored_for(native_id).or_else(|| take_entry(native_id))?;
-    // SAFETY: the key exists and needs no allocation, so this stores into the thread's own descriptor.
+    // SAFETY: the key exists and needs no allocation: this stores into memory that the thread has.
     unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(thread).cast()) };
     Some(thread)
 }
