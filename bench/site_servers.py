@@ -192,18 +192,18 @@ def measure_in_turn(
 ) -> dict[Server, dict[float, list[Window]]]:
     """The windows of each server by rate, without those in which k6 was late."""
     found: dict[Server, dict[float, list[Window]]] = {each: {} for each in servers}
-    hopeless: set[tuple[Server, float]] = set()
+    hopeless_above: dict[Server, float] = {}
     for seed in range(rounds):
         for rate in rates:
             for server in servers:
-                if any(server == each and rate > above for each, above in hopeless):
+                if rate > hopeless_above.get(server, math.inf):
                     continue
                 window = windows.window(server, rate, seed)
                 if window is None or window.late:
                     continue
                 found[server].setdefault(rate, []).append(window)
                 if is_hopeless(window):
-                    hopeless.add((server, rate))
+                    hopeless_above[server] = rate
     return found
 
 

@@ -117,7 +117,7 @@ class Site:
     def __init__(self, running: services.Services, folder: Path) -> None:
         self.running = running
         self.photo = photo(folder)
-        # What k6 writes.
+        # The file that k6 writes.
         self._rows = folder / "load.csv"
 
     def window(

@@ -1,6 +1,6 @@
-# The libraries that CPython wants, for musl: zlib, libffi, OpenSSL and SQLite out of Debian's source
-# packages, for scripts/get-pythons. zig compiles them, as position-independent archives, into
-# $pythons/musl, where are also the compiler cc and the tools ar and ranlib.
+# The libraries that CPython wants, for musl: zlib, libffi, OpenSSL and SQLite out of Debian's
+# source packages, for scripts/get-pythons. zig compiles them, as position-independent archives,
+# into $pythons/musl, which also has the compiler cc and the tools ar and ranlib.
 
 make_musl_compiler() {
     local folder=$pythons/musl zig target tool
@@ -8,8 +8,8 @@ make_musl_compiler() {
     zig=$("$scripts/../.venvs/tools/bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
     target=$(uname -m)-linux-musl
     mkdir -p "$folder/lib" "$folder/include"
-    # CPython's configure asks for the name of the platform, which is in the names of extension modules.
-    # It recognizes musl by the musl header <stdarg.h>, in place of which zig has clang's.
+    # CPython's configure asks for the name of the platform, which is in the names of extension
+    # modules. It recognizes musl by the musl header <stdarg.h>, in place of which zig has clang's.
     cat >"$folder/cc" <<-SCRIPT
 	#!/bin/sh
 	case " \$* " in
@@ -48,8 +48,8 @@ build_musl_libraries() {
     done
 }
 
-# Sets $source. A mirror may list files that it does not have; of the package only the archive of the
-# authors is needed, whose hash apt-get checks.
+# Sets $source. A mirror may list files that it does not have; of the package only the archive of
+# the authors is needed, whose hash apt-get checks.
 unpack_musl_source() {  # NAME
     local suite archive=
     source=$(mktemp -d "$pythons/new.XXXXXX")

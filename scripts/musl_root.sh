@@ -1,5 +1,5 @@
-# A system with musl, for scripts/clean-roots and scripts/test-musl, which call it in the folder of the
-# sources: busybox, bash, and the CPython of `scripts/get-pythons 3.13-musl`.
+# A system with musl, for scripts/clean-roots and scripts/test-musl, which call it in the folder of
+# the sources: busybox, bash, and the CPython of `scripts/get-pythons 3.13-musl`.
 
 # busybox and bash are static: of the C library there is musl alone.
 make_musl_root() {  # ROOT

@@ -43,8 +43,8 @@ build_like() {  # NAME PREFIX
         now) options=(LDFLAGS='-Wl,-z,relro -Wl,-z,now') ;;
         # Functions of other libraries are called through their address, without a linkage table.
         no-plt) options=(CFLAGS='-fno-plt') ;;
-        # Alpine's C library. The stack of threads is Alpine's and Docker's: musl's own 128 KiB are too
-        # small for CPython. musl_libraries.sh builds the libraries.
+        # Alpine's C library. The stack of threads is Alpine's and Docker's: musl's own 128 KiB are
+        # too small for CPython. musl_libraries.sh builds the libraries.
         musl)
             need=(musl tcl autoconf automake libtool libltdl-dev)
             # zig's musl has functions that Debian 12's does not have.

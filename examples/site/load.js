@@ -3,8 +3,8 @@
 // Sessions begin as a Poisson process: k6 starts them at even intervals, and each first waits for a
 // random time, which makes their beginnings independent of each other. A visitor has a connection
 // of its own, thinks between two pages for a random time, and does not wait with the next page
-// because others wait, so a slow server gets no fewer visitors. The visitors of two runs with one SEED
-// come at the same times and want the same pages.
+// because others wait, so a slow server gets no fewer visitors. The visitors of two runs with one
+// SEED come at the same times and want the same pages.
 //
 // RATE        requests a second
 // SECONDS     how long this rate lasts

@@ -423,6 +423,8 @@ def test_holders_that_sleep_do_not_lack_a_core() -> None:
     for cpu, verdict in ((1e-5, "long-hold"), (None, "long-hold"), (0.2, "cores-taken")):
         holds = ({**hold, "hold_cpu": cpu},) * 23
         assert verdict_on(tick(**busy), holds=holds)["name"] == verdict
+    long = {**hold, "hold_waited": 1.2, "hold_duration": 1.2, "hold_cpu": 0.6}
+    assert verdict_on(tick(**busy), holds=(long,) * 7)["name"] == "long-hold"
     short = {**hold, "hold_waited": 0.06, "hold_cpu": 1e-5}
     assert verdict_on(tick(**busy), holds=(short,) * 23)["name"] == "cores-taken"
 

@@ -1,5 +1,6 @@
-//! What differs between the C libraries, glibc and musl, as far as Headway must know it. All other
-//! code of Headway holds for both.
+//! The differences between the C libraries, glibc and musl, as far as Headway must know them. All
+//! other code of Headway holds for both. It writes `as _` for `time_t`, a name whose width the crate
+//! `libc` is about to change for musl.
 //!
 //! | | glibc | musl |
 //! |---|---|---|

@@ -2,7 +2,8 @@
 //!
 //! `internal_thread` starts every thread of Headway, in the server too; no other code of Headway
 //! calls `std::thread`, as `tests/test_threads.py` checks. `lock` is their mutex, `waker` and
-//! `wakes` end a wait. `c_library` has what differs between glibc and musl. `process_end` ends the process if no other thread is left.
+//! `wakes` end a wait. `c_library` has what differs between glibc and musl. `process_end` ends the
+//! process if no other thread is left.
 //!
 //! `fork`: a thread that forks first waits until the reporter and the sampler halt or end, *with
 //! the GIL*: without it each fork would wait for the GIL several times, and signal handlers would

@@ -63,6 +63,9 @@ def cores_taken(inputs: DiagnosisInputs) -> Verdict | None:
     contention = inputs.contention
     if others is None or contention is None or not inputs.cores_known:
         return None
+    if contention.kept_s >= thresholds.LONG_HOLD_ALONE_S.value:
+        # The kernel keeps no thread off its core for so long.
+        return None
     rows = inputs.record.get("gils", ())
     used_s = sum(row.get("gil_held", 0.0) + row.get("gil_handoff", 0.0) for row in rows)
     used_s -= sum(
