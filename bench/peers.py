@@ -59,7 +59,8 @@ class Server(NamedTuple):
     None is its default, and each interpreter has a GIL of its own; 0 interpreters mean that it
     serves in the main one. `python` runs Headway; None is the Python that runs the benchmark. Peers
     have their own. `telemetry` is the socket that Headway's processes report to. With `preload` the
-    application is loaded before the processes are forked."""
+    application is loaded before the processes are forked. `background` are URL paths that a process
+    of its own answers, which has less of a right to the cores, where the server can do that."""
 
     name: str
     processes: int
@@ -71,6 +72,7 @@ class Server(NamedTuple):
     python: Path | None = None
     telemetry: str | None = None
     preload: bool = False
+    background: tuple[str, ...] = ()
 
     @property
     def shape(self) -> str:
@@ -91,6 +93,8 @@ class Server(NamedTuple):
             words.append("reporting")
         if self.preload:
             words.append("preloaded")
+        if self.background:
+            words.append("background")
         return " ".join(words)
 
     def parameters(self) -> dict[str, Any]:
@@ -105,6 +109,7 @@ class Server(NamedTuple):
             "free_threading": self.free_threading,
             "telemetry": self.telemetry is not None,
             "preload": self.preload,
+            "background": list(self.background),
         }
 
     def __str__(self) -> str:
@@ -199,6 +204,15 @@ WSGIProcessGroup bench
 WSGIApplicationGroup %{{GLOBAL}}
 """
 )
+BACKGROUND_DIRECTIVES = """\
+WSGIDaemonProcess background processes=1 threads={threads} python-path={python_path} \
+home={home} graceful-timeout=1 shutdown-timeout=1 cpu-priority=10
+"""
+BACKGROUND_LOCATION = """\
+<Location {path}>
+  WSGIProcessGroup background
+</Location>
+"""
 STATIC_DIRECTIVES = """\
 LoadModule alias_module {modules}/mod_alias.so
 Alias /static/ {folder}/
@@ -217,6 +231,13 @@ def mod_wsgi(launch: Launch) -> list[str]:
         python_path=named.folder,
         home=launch.folder,
     )
+    if launch.server.background:
+        directives += BACKGROUND_DIRECTIVES.format(
+            threads=launch.server.threads, python_path=named.folder, home=launch.folder
+        )
+        directives += "".join(
+            BACKGROUND_LOCATION.format(path=path) for path in launch.server.background
+        )
     if named.static is not None:
         directives += STATIC_DIRECTIVES.format(modules=apache.MODULES, folder=named.static)
     script = f"from {named.module} import {named.callable} as application\n"
@@ -236,6 +257,8 @@ def headway(launch: Launch) -> list[str]:
         words += ["--policy", server.policy]
     if server.preload:
         words += ["--preload"]
+    for path in server.background:
+        words += ["--background", path]
     if server.telemetry is not None:
         words += ["--telemetry", f"unix:{server.telemetry}"]
     if server.interpreters:

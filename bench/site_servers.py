@@ -53,15 +53,22 @@ HOPELESS_P99_S = 1.0
 HOPELESS_FAILURES = 0.01
 OVERLOAD_S, RECOVERY_S = 15.0, 25.0
 SHAPES = ((2, 8), (4, 4), (6, 2))
+# The pages that compute. Of the peers, mod_wsgi can serve them in a process of their own.
+COMPUTING = ("/login", "/export", "/photo", "/report")
 PROCESSES_ALONE = tuple((count, 1) for count in (4, 6, 8))
 
 SERVERS: dict[str, tuple[Server, Sequence[tuple[int, int]]]] = {
     "headway": (Server(HEADWAY, 1, 1, preload=True), SHAPES),
+    "headway-background": (
+        Server(HEADWAY, 1, 1, preload=True, background=COMPUTING),
+        ((2, 8), (3, 5)),
+    ),
     "gunicorn": (Server("gunicorn", 1, 1, preload=True), SHAPES),
     "gunicorn-sync": (Server(GUNICORN_SYNC, 1, 1, preload=True), PROCESSES_ALONE),
     "granian": (Server("granian", 1, 1), SHAPES),
     "uwsgi": (Server("uwsgi", 1, 1), SHAPES),
     "mod_wsgi": (Server("mod_wsgi", 1, 1), SHAPES),
+    "mod_wsgi-background": (Server("mod_wsgi", 1, 1, background=COMPUTING), SHAPES),
     "waitress": (Server("waitress", 1, 1), tuple((1, threads) for threads in (4, 8, 16))),
     "free-threaded": (
         Server(HEADWAY, 1, 1, free_threading=True, python=FREE_THREADED_PYTHON),

@@ -62,7 +62,7 @@ def take_on(group: ProcessGroup) -> None:
 
 def find_root(groups: Iterable[ProcessGroup]) -> Iterator[str]:
     """Warns about groups that will run as root although no option says so."""
-    names = [each.name for each in groups if each.user is None]
+    names = [each.name for each in groups if each.user is None and not each.is_background]
     if os.geteuid() != 0 or not names:
         return
     are = f"process group {names[0]} runs"

@@ -8,7 +8,7 @@ of mod_wsgi's WSGIDaemonProcess option where there is one, with the unit added. 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from headway.address import Address, parse_address
@@ -18,6 +18,11 @@ from headway.meter.reporter import DEFAULT_INTERVAL_S
 MAX_LISTENERS = 64
 # The forms of the access log, and their numbers in the native part.
 LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
+# The group of a background process has the name of its group with this suffix, and a nice value
+# that is higher by so much: the kernel gives it a tenth of the time of a process that competes
+# with it for a core.
+BACKGROUND_SUFFIX = "-background"
+BACKGROUND_NICER_BY, NICEST = 10, 19
 # The time that a process gets, beyond its timeouts, to notice that they have passed.
 MARGIN_S = 2.0
 
@@ -119,6 +124,10 @@ class ProcessGroup:
     tls: Tls | None = None
 
     processes: int = 1
+    # URL paths of pages that a process of its own answers, which has less of a right to the cores.
+    # The group of that process has the same paths, and is `is_background`.
+    background: tuple[str, ...] = ()
+    is_background: bool = False
     # Makes `wsgi.multiprocess` true with one process too: others may serve the same application.
     multiprocess: bool = False
     threads: int = 4
@@ -190,6 +199,23 @@ class ProcessGroup:
         if not self.shutdown_timeout_s:
             return 0.0
         return self.graceful_timeout_s + self.shutdown_timeout_s + MARGIN_S
+
+    @property
+    def front(self) -> str:
+        """The name of the group whose addresses this one has: its own, or, for a background
+        process, that of its group."""
+        return self.name.removesuffix(BACKGROUND_SUFFIX) if self.is_background else self.name
+
+    def of_background(self) -> ProcessGroup:
+        """The group of the process for the background pages."""
+        return replace(
+            self,
+            name=self.name + BACKGROUND_SUFFIX,
+            telemetry_group=self.telemetry_group and self.telemetry_group + BACKGROUND_SUFFIX,
+            is_background=True,
+            processes=1,
+            cpu_priority=min(self.cpu_priority + BACKGROUND_NICER_BY, NICEST),
+        )
 
     @property
     def reported_name(self) -> str:

@@ -30,10 +30,14 @@ class Task:
     # The directory that the process changes to; `None` keeps the one in which it was started.
     directory: str | None = None
     telemetry: Telemetry | None = None
+    # Descriptors of the queues from which the process receives connections of other processes, and
+    # in which it hands them its own; `None` if it hands none over.
+    handover: tuple[int, int] | None = None
 
     def inherited(self) -> list[int]:
         """The descriptors that the process inherits besides its control socket."""
         fds = [fd for fd, _ in self.listeners]
+        fds.extend(self.handover or ())
         if self.telemetry is not None and self.telemetry.fd is not None:
             fds.append(self.telemetry.fd)
         return fds
@@ -48,5 +52,9 @@ class Task:
     def from_message(cls, message: Message) -> Task:
         group = ProcessGroup.from_json(message["group"])
         listeners = tuple((fd, address) for fd, address in message["listeners"])
+        handover = message["handover"] and tuple(message["handover"])
         telemetry = message["telemetry"] and Telemetry(**message["telemetry"])
-        return cls(**message | {"group": group, "listeners": listeners, "telemetry": telemetry})
+        return cls(
+            **message
+            | {"group": group, "listeners": listeners, "handover": handover, "telemetry": telemetry}
+        )

@@ -5,8 +5,8 @@ use headway_python::convert::FromPython;
 use headway_python::exception::Exception;
 use headway_python::object::{Object, PyResult, Raised};
 use headway_server::{
-    AccessLog, ApplicationGroups, Believed, FORWARDING_FIELDS, GroupSettings, HttpLimits, Listener,
-    LogForm, Mount, Networks, PoolSettings, Preamble, ProcessLimits, Timeouts,
+    AccessLog, ApplicationGroups, Believed, FORWARDING_FIELDS, GroupSettings, Handover, HttpLimits,
+    Listener, LogForm, Mount, Networks, PoolSettings, Preamble, ProcessLimits, Timeouts,
 };
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -27,8 +27,8 @@ impl From<Raised> for OpenError {
     }
 }
 
-/// Reads the settings of the pool. Takes over the descriptors in `listeners`, and the descriptor of
-/// the access log if `options` name one.
+/// Reads the settings of the pool. Takes over the descriptors in `listeners`, and those of the
+/// access log and of the handing over if `options` name them.
 ///
 /// # Safety
 /// The caller gives these descriptors away. `listeners` is a sequence, `options` a dict.
@@ -44,6 +44,8 @@ pub unsafe fn pool_settings(
         let fd = unsafe { OwnedFd::from_raw_fd(item.to_i64()? as c_int) };
         opened.push(Listener::from_fd(fd).map_err(OpenError::System)?);
     }
+    // SAFETY: the descriptors are ours, as the caller promises.
+    let handover = unsafe { handover(&options, &mut opened)? };
     let form = match number(c"log_form")? {
         1 => Some(LogForm::Common),
         2 => Some(LogForm::Json),
@@ -61,6 +63,7 @@ pub unsafe fn pool_settings(
     Ok(PoolSettings {
         listeners: opened,
         shared_listeners: number(c"shared_listeners")? != 0,
+        handover,
         access_log,
         parallel: number(c"parallel")? != 0,
         timeouts: Timeouts {
@@ -92,6 +95,30 @@ pub unsafe fn pool_settings(
             user_agents: number(c"user_agents")? != 0,
         },
     })
+}
+
+/// Reads how connections are handed over, if they are, and adds the queue of those that come.
+///
+/// # Safety
+/// The caller gives the descriptors away that `options` name.
+unsafe fn handover(
+    options: &Options,
+    listeners: &mut Vec<Listener>,
+) -> Result<Option<Handover>, OpenError> {
+    let paths = options.strings(c"background_paths")?;
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    // SAFETY: the descriptors are ours, as the caller promises.
+    let descriptor = |name| -> PyResult<OwnedFd> {
+        Ok(unsafe { OwnedFd::from_raw_fd(options.number(name)? as c_int) })
+    };
+    listeners.push(Listener::Handover(descriptor(c"handed_over_fd")?));
+    Ok(Some(Handover {
+        paths: paths.into_iter().map(String::into_bytes).collect(),
+        is_background: options.number(c"is_background")? != 0,
+        to_others: descriptor(c"hand_over_fd")?,
+    }))
 }
 
 /// Reads the mounts and groups. `mounts` is a sequence of (path, index of a group); `groups` is a

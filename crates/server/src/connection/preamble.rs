@@ -70,7 +70,7 @@ impl Preamble {
     }
 
     /// Decides by the client's address whether its statements about origins are believed.
-    fn set_forwarding(&self, connection: &mut Connection) {
+    pub fn set_forwarding(&self, connection: &mut Connection) {
         if !self.trusted_proxies.is_empty() {
             let is_trusted = self.trusted_proxies.contains_peer(&connection.address.ip);
             connection.forwarding = match is_trusted {

@@ -42,6 +42,8 @@ pub struct Connection {
     pub hangup: bool,
     /// When the polling thread saw the last event; before any, when the connection was accepted.
     pub noticed_ns: u64,
+    /// Another process has the connection, and this one only closes its descriptor.
+    pub is_handed_over: bool,
     pub deadline: Deadline,
     pub times: RequestTimes,
 }
@@ -132,6 +134,7 @@ impl Connection {
             readable: true,
             hangup: false,
             noticed_ns: now_ns(),
+            is_handed_over: false,
             deadline: Deadline::default(),
             times: RequestTimes::default(),
         }

@@ -256,7 +256,7 @@ impl DerefMut for Owned<'_> {
 }
 
 impl Drop for Owned<'_> {
-    /// Frees the slot, then closes the socket.
+    /// Frees the slot, then closes the socket, and the connection unless another process has it.
     fn drop(&mut self) {
         let Self { table, slot, index, .. } = *self;
         // SAFETY: this guard owns the slot, and ends here.
@@ -271,7 +271,9 @@ impl Drop for Owned<'_> {
                 close_sending(&mut connection);
             }
             table.epoll.remove(connection.socket.as_fd());
-            socket::shut_down(connection.socket.as_fd());
+            if !connection.is_handed_over {
+                socket::shut_down(connection.socket.as_fd());
+            }
             table.stats.note_closed();
         }
     }

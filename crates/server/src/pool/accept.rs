@@ -12,7 +12,9 @@ use crate::connection::state::Connection;
 use crate::connection::table::{MAX_CONNECTIONS, Table};
 use crate::http::Limits;
 use crate::net::epoll::Epoll;
-use crate::net::socket::{self, Accepted, Direction, Listener};
+use crate::net::handover::HandedOver;
+use crate::net::listener::{Accepted, Listener};
+use crate::net::socket::{self, Direction};
 use crate::pool::accept_balancing::AcceptBalancing;
 use crate::pool::eviction::Eviction;
 use crate::pool::scheduler::PoolScheduler;
@@ -26,6 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
+/// These, and a queue of connections that another process hands over.
+pub const MAX_SOURCES: usize = MAX_LISTENERS + 1;
 /// The connections that are accepted before ready connections get their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 /// The connections that are accepted when the server stops: as many as the queue can hold with
@@ -68,7 +72,7 @@ impl Acceptor {
         are_shared: bool,
         max_connections: usize,
     ) -> io::Result<Self> {
-        for (listener, data) in listeners.iter().take(MAX_LISTENERS).zip(first_data..) {
+        for (listener, data) in listeners.iter().take(MAX_SOURCES).zip(first_data..) {
             listener.set_nonblocking()?;
             epoll.add_listener(listener.fd(), data)?;
         }
@@ -176,6 +180,11 @@ impl Acceptor {
                         return false;
                     }
                 }
+                Accepted::HandedOver(handed_over) => {
+                    if !self.admission.admit_handed_over(handed_over) {
+                        return false;
+                    }
+                }
             }
         }
         true
@@ -243,6 +252,21 @@ impl Admission {
         }
         // The connection has deadlines now, which only the monitor enforces.
         self.scheduler.wake_monitor_if_asleep();
+        true
+    }
+
+    /// Puts a connection into the table whose next request is in its socket, and queues it. False
+    /// if the table is full.
+    fn admit_handed_over(&self, handed_over: HandedOver) -> bool {
+        let HandedOver { socket, address, listener, noticed_ns } = handed_over;
+        let mut connection = Box::new(Connection::new(socket, address, Arc::clone(&self.limits)));
+        (connection.listener, connection.noticed_ns) = (listener, noticed_ns);
+        self.preamble.set_forwarding(&mut connection);
+        let Some(owned) = self.table.insert(connection) else { return false };
+        match owned.register() {
+            Ok(()) => self.scheduler.submit(owned),
+            Err(_) => owned.close(),
+        }
         true
     }
 }

@@ -15,6 +15,7 @@ use crate::http::connection::Finished;
 use crate::http::{Head, Rejection};
 use crate::limits::{LimitChecks, WorkerStatus};
 use crate::net::socket::{self, Transfer};
+use crate::pool::handover::Handover;
 use crate::pool::scheduler::PoolScheduler;
 use crate::request::{Application, RequestContext, Resources, encode_refusal};
 use crate::shutdown::Shutdown;
@@ -38,6 +39,7 @@ pub struct Driver<A> {
     pub deadlines: Deadlines,
     pub io_timeouts: IoTimeouts,
     pub shutdown: Arc<Shutdown>,
+    pub handover: Option<Handover>,
     pub scheduler: Arc<PoolScheduler>,
     pub limits: LimitChecks,
     pub stats: Arc<ServerStats>,
@@ -156,6 +158,13 @@ impl<A: Application> Driver<A> {
         connection: &mut Connection,
         state: &mut WorkerState<A::Thread>,
     ) -> Option<Outcome> {
+        if let Some(handover) = &self.handover {
+            // A process that stops answers what it has: the others may have stopped.
+            if !self.shutdown.is_stopping() && handover.hands_over(connection) {
+                connection.is_handed_over = true;
+                return Some(Outcome::Close);
+            }
+        }
         loop {
             match read_request(connection, &self.shutdown, state.now_ns) {
                 Read::Head => {

@@ -2,6 +2,7 @@
 //!
 //! - [`worker`]: the loop of a thread; it takes a connection from the queue and has the connection
 //!   driver ([`drive`]) serve it.
+//! - [`handover`]: which requests another process answers.
 //! - [`poller`], [`accept`]: what the thread that polls does with events.
 //! - [`scheduling`]: the decisions, as pure functions; [`scheduler`]: the state that they depend
 //!   on, with the queue ([`ready`]) and the list of parked threads ([`idle`]).
@@ -14,6 +15,7 @@ mod accept;
 mod accept_balancing;
 mod drive;
 mod eviction;
+pub(crate) mod handover;
 mod idle;
 mod monitor;
 mod monitor_handle;
@@ -34,9 +36,10 @@ use crate::http::Limits;
 use crate::limits::inbox::Received;
 use crate::limits::{Interruption, LimitChecks, ProcessLimits};
 use crate::net::epoll::{Epoll, Waker};
-use crate::net::socket::Listener;
+use crate::net::listener::Listener;
 use crate::pool::accept::{Acceptor, Admission};
 use crate::pool::drive::{Driver, WorkerState};
+use crate::pool::handover::Handover;
 use crate::pool::monitor::Monitor;
 use crate::pool::poller::{FIRST_LISTENER_DATA, Poller, WAKER_DATA};
 use crate::pool::scheduler::PoolScheduler;
@@ -56,10 +59,12 @@ use std::time::Duration;
 const MAX_MONITORS: usize = 3;
 
 pub struct PoolSettings {
-    /// At most `accept::MAX_LISTENERS` of them.
+    /// At most `accept::MAX_LISTENERS` of them, and a queue of connections.
     pub listeners: Vec<Listener>,
     /// Other processes accept from these listeners too.
     pub shared_listeners: bool,
+    /// Requests that other processes answer, whose connections are handed over.
+    pub handover: Option<Handover>,
     pub access_log: Option<AccessLog>,
     /// Threads run Python at the same time, without a GIL or with several.
     pub parallel: bool,
@@ -120,6 +125,7 @@ impl<A: Application> Pool<A> {
             deadlines,
             io_timeouts: settings.timeouts.of_application(),
             shutdown: Arc::clone(&shutdown),
+            handover: settings.handover,
             scheduler: Arc::clone(&scheduler),
             limits: LimitChecks::new(settings.process_limits, settings.reported),
             stats,

@@ -2,7 +2,7 @@
 
 use crate::connection::table::{Owned, Queued, Table, Token};
 use crate::net::epoll::{EVENTS_PER_WAIT, Epoll, Event};
-use crate::pool::accept::{Acceptor, MAX_LISTENERS};
+use crate::pool::accept::{Acceptor, MAX_SOURCES};
 use crate::pool::scheduler::PoolScheduler;
 use crate::pool::scheduling::Situation;
 use crate::request::ThreadScheduling;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The data of events that do not belong to a connection: beyond the index of any slot.
 pub const WAKER_DATA: u64 = u64::MAX;
-pub const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_LISTENERS as u64;
+pub const FIRST_LISTENER_DATA: u64 = u64::MAX - MAX_SOURCES as u64;
 
 pub struct Poller {
     epoll: Arc<Epoll>,

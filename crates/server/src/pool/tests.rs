@@ -97,6 +97,7 @@ pub fn settings(listener: TcpListener) -> PoolSettings {
     PoolSettings {
         listeners: vec![Listener::Tcp(listener)],
         shared_listeners: false,
+        handover: None,
         access_log: None,
         parallel: false,
         timeouts: Timeouts {

@@ -172,7 +172,7 @@ def _elsewhere(inputs: DiagnosisInputs, endpoint: str) -> str:
         return f"a WSGIDaemonProcess of its own for {what}"
     if not inputs.serves:
         return f"a process of its own for {what}"
-    return f"a process group of its own for {what} ([process-group] in a --config file)"
+    return f"a process of its own for {what} (headway serve --background)"
 
 
 def top_frame(hold: Hold) -> str:

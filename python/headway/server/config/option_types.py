@@ -219,3 +219,11 @@ def parse_url_path(text: str) -> str:
     if not text.startswith("/") or not is_plain:
         raise ValueError
     return path
+
+
+def parse_page(text: str) -> str:
+    """A URL path below the root, as clients send it."""
+    path = parse_url_path(text)
+    if not path or not path.isascii():
+        raise ValueError
+    return path

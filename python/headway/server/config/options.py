@@ -38,6 +38,7 @@ from headway.server.config.option_types import (
     parse_forwarding_field,
     parse_mount,
     parse_network,
+    parse_page,
     parse_variable,
     show_application_group,
 )
@@ -227,6 +228,13 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             Whole(1, MAX_PROCESSES),
             "how many processes serve",
             daemon=Whole(1, MAX_PROCESSES),
+        ),
+        Option(
+            "background",
+            "background",
+            Several(Checked("PATH", "a URL path such as /reports", parse_page), None),
+            "a page that computes: requests for PATH, and for what is below it, are answered by a "
+            "further process, to which the kernel prefers the others; may be given several times",
         ),
         Option(
             "multiprocess",

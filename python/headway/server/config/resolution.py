@@ -82,11 +82,28 @@ def resolve(draft: Draft, passed: Sequence[Address] = ()) -> Resolution:
         for name, option in SERVER_OPTIONS.items()
     }
     settings = ServerSettings(
-        groups=tuple(group.settings for group in groups),
+        groups=tuple(_with_background_processes(groups)),
         **{SERVER_OPTIONS[name].field: value.value for name, value in server.items()},
     )
     warnings.extend(_server_without_effect(server))
     return Resolution(settings, groups, server, list(dict.fromkeys(warnings)))
+
+
+def _with_background_processes(groups: list[ResolvedGroup]) -> Iterator[ProcessGroup]:
+    names = {group.settings.name: group.place for group in groups}
+    for group in groups:
+        yield group.settings
+        if not group.settings.background:
+            continue
+        process = group.settings.of_background()
+        if process.name in names:
+            raise CommandError(
+                f"{names[process.name]}: found a process group {process.name}, which is the name "
+                f"of the background process of {group.settings.name} "
+                f"({group.values['background'].origin}); allowed: another name",
+                exit_code=2,
+            )
+        yield process
 
 
 def _resolve_group(
@@ -212,6 +229,12 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
         yield (
             f"{connections.origin}: max-connections of process group {name} is out of reach: the "
             f"hard limit of open files (ulimit -Hn) leaves {within_reach} connections"
+        )
+    background = values["background"]
+    if background.value and values["tls-certificate"].value:
+        yield (
+            f"{background.origin}: background of process group {name} has no effect over TLS: "
+            "such a connection stays where it is"
         )
     for option, needed in (
         ("maximum-requests-jitter", "maximum-requests"),

@@ -49,7 +49,8 @@ class Launch:
             listeners=tuple(
                 (each.socket.fileno(), str(each.address)) for each in self._listeners.of(group)
             ),
-            multiprocess=group.processes > 1 or group.multiprocess,
+            handover=self._listeners.handover_of(group),
+            multiprocess=group.processes > 1 or group.multiprocess or bool(group.background),
             shows_table=generation.settings.final_table or not are_several or os.isatty(2),
             labelled=are_several,
             watched=generation.settings.reload,

@@ -1,4 +1,5 @@
-"""The listening sockets of a server: opened or inherited once, and shared by all its processes.
+"""The sockets from which the processes of a server get connections: opened or inherited once, and
+shared by all processes.
 
 They outlive the generations of workers. A new generation gets the same sockets, so no connection is
 refused in between. Only the supervisor's single thread uses this module.
@@ -10,15 +11,16 @@ import contextlib
 import socket
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from headway.address import Address
-from headway.errors import CommandError
+from headway.errors import CommandError, reason_of
 from headway.server import identity
 from headway.server.binding import Listener, bind
 from headway.server.settings import ProcessGroup
 from headway.server.socket_file import SocketFile
+from headway.server.supervisor.handovers import Handovers
 from headway.server.supervisor.inherited import address_of, by_number, is_same
 
 # From linux/filter.h. On a listening socket, the filter sees each packet from the TCP header on. It
@@ -43,7 +45,7 @@ class ListenerKey(NamedTuple):
 
     @classmethod
     def of(cls, address: Address, group: ProcessGroup) -> ListenerKey:
-        return cls(address, group.name if address.is_any_port else "")
+        return cls(address, group.front if address.is_any_port else "")
 
 
 class Opened(NamedTuple):
@@ -87,10 +89,15 @@ class Listeners:
         # Sockets of the current generation for which the pending generation has another socket,
         # because somebody removed the UNIX socket's file.
         self._displaced: dict[ListenerKey, Opened] = {}
+        self._handovers = Handovers()
 
-    def open(self, groups: Iterable[ProcessGroup]) -> None:
+    def open(self, groups: Collection[ProcessGroup]) -> None:
         """Opens the sockets that the groups need and that are not open yet. If it raises
         `CommandError`, nothing has changed."""
+        try:
+            self._handovers.open(groups)
+        except OSError as error:
+            raise CommandError(f"background: {reason_of(error)}") from None
         new: dict[ListenerKey, Opened] = {}
         try:
             for group in groups:
@@ -142,6 +149,10 @@ class Listeners:
     def of(self, group: ProcessGroup) -> list[Listener]:
         return [self._open[place].listener for place in _places(group)]
 
+    def handover_of(self, group: ProcessGroup) -> tuple[int, int] | None:
+        """See `Handovers.of`."""
+        return self._handovers.of(group)
+
     def addresses_of(self, group: ProcessGroup) -> list[Address]:
         """The group's addresses with their actual ports, without those that are closed."""
         opened = [self._open[place] for place in _places(group) if place in self._open]
@@ -163,9 +174,10 @@ class Listeners:
         for opened in self._take_others(groups):
             opened.retire()
 
-    def keep(self, groups: Iterable[ProcessGroup]) -> None:
+    def keep(self, groups: Collection[ProcessGroup]) -> None:
         """Retires the sockets that `groups`, which serve from now on, do not use."""
         self.drop_others(groups)
+        self._handovers.keep(groups)
         for opened in self._displaced.values():
             opened.retire()
         self._displaced.clear()
@@ -188,6 +200,7 @@ class Listeners:
         """Admits no new connections to the accept queues, so that workers can empty the queues
         before they close the sockets. An inherited socket still queues connections, for the server
         that uses it next."""
+        self._handovers.stop_queueing()
         for opened in (*self._open.values(), *self._displaced.values()):
             opened.stop_queueing()
 
@@ -199,6 +212,7 @@ class Listeners:
                 with contextlib.suppress(OSError):
                     opened.listener.socket.shutdown(socket.SHUT_RDWR)
             opened.close()
+        self._handovers.close()
         self._open.clear()
         self._displaced.clear()
 

@@ -324,9 +324,11 @@ def _choose(name: str | None, processes: list[Process]) -> ProcessGroup:
     names = ", ".join(sorted(groups))
     if not groups:
         raise Refused("no process serves yet")
-    if name is None and len(groups) > 1:
+    # What a background process answers is seldom what a server is tuned for.
+    in_front = [each.name for each in groups.values() if not each.is_background]
+    if name is None and len(in_front) != 1:
         raise Refused(f"it has several process groups; choose one with --group: {names}")
-    chosen = next(iter(groups)) if name is None else name
+    chosen = in_front[0] if name is None else name
     if chosen not in groups:
         raise Refused(f"--group: found {chosen!r}; allowed: one of {names}")
     return groups[chosen]

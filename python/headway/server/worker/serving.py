@@ -24,7 +24,7 @@ from headway.server.worker.application import Application
 from headway.server.worker.interpreter_manager import InterpreterManager
 from headway.server.worker.interpreter_slots import Layout
 from headway.server.worker.native_limits import NO_LIMITS, to_ns
-from headway.server.worker.transport import native_transport, read_tls
+from headway.server.worker.transport import native_handover, native_transport, read_tls
 
 # The longest time that a thread outside the application takes to notice the end.
 ABORT_TIMEOUT_S = 1.0
@@ -68,16 +68,17 @@ class Server:
         *,
         log_fd: int = -1,
         multiprocess: bool = False,
+        handover: tuple[int, int] | None = None,
         limits: Mapping[str, int] = NO_LIMITS,
         tls: object | None = None,
         path: Sequence[str] = (),
         daemon: bool = True,
         reported: bool = False,
     ) -> None:
-        """Takes over the listeners' sockets and, unless `group.access_log` is "off", the
-        descriptor `log_fd`. Only the group's settings for requests matter here. `limits` is the
-        result of `native_limits`, `tls` the result of an earlier `read_tls`, if any, and `path` is
-        sys.path for the sub-interpreters of the group.
+        """Takes over the listeners' sockets, the descriptors `handover` and, unless
+        `group.access_log` is "off", `log_fd`. Only the group's settings for requests matter here.
+        `limits` is the result of `native_limits`, `tls` the result of an earlier `read_tls`, if
+        any, and `path` is sys.path for the sub-interpreters of the group.
 
         The calling interpreter serves `application`, as the main interpreter of the group.
         Sub-interpreters load their own applications, which may raise `CommandError`.
@@ -98,8 +99,13 @@ class Server:
         http = group.http
         # Before the sockets are taken over: nobody would close them after an error.
         transport = native_transport(group, tls or read_tls(group))
+        if group.is_background:
+            # The group's other processes accept connections, and hand them over.
+            for listener in listeners:
+                listener.socket.close()
+        accepting = [] if group.is_background else listeners
         self._native = _native.server_open(
-            [listener.socket.detach() for listener in listeners],
+            [listener.socket.detach() for listener in accepting],
             layout.routes,
             layout.native_groups,
             {
@@ -117,6 +123,7 @@ class Server:
                 "keep_alive_timeout_ns": to_ns(http.keep_alive_timeout_s),
                 "write_timeout_ns": to_ns(http.write_timeout_s),
                 "reported": reported,
+                **native_handover(group, handover),
                 **transport,
                 **limits,
             },

@@ -1,5 +1,5 @@
-"""The layer between a socket and HTTP, in the form that the native part takes: TLS and trusted
-proxies."""
+"""The layer between a socket and HTTP, in the form that the native part takes: TLS, trusted
+proxies, and the handing over of connections."""
 
 from __future__ import annotations
 
@@ -28,4 +28,16 @@ def native_transport(group: ProcessGroup, tls: object | None) -> Mapping[str, ob
         "proxy_protocol_from": group.proxy_protocol_from,
         "trusted_proxies": group.trusted_proxies,
         "trusted_proxy_headers": group.trusted_proxy_headers,
+    }
+
+
+def native_handover(group: ProcessGroup, handover: tuple[int, int] | None) -> Mapping[str, object]:
+    """The options of `_native.server_open` for the handing over of connections, with the
+    descriptors of the queues that connections come from and go to."""
+    receive_fd, send_fd = handover or (-1, -1)
+    return {
+        "background_paths": group.background if handover else (),
+        "is_background": group.is_background,
+        "handed_over_fd": receive_fd,
+        "hand_over_fd": send_fd,
     }

@@ -80,6 +80,7 @@ class Worker:
                 group,
                 log_fd=prepared.log_fd,
                 multiprocess=task.multiprocess,
+                handover=task.handover,
                 limits=native_limits(group, control.fileno()) | slow_requests(task.telemetry),
                 tls=prepared.tls,
                 path=prepared.path,

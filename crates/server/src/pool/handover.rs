@@ -1,0 +1,81 @@
+//! Which requests another process of the server answers: those for *background pages*, which are
+//! to take no time from others, are answered by a process of their own.
+//!
+//! A connection is handed over before its next request is read, so both processes read requests in
+//! the same way, and a request that cannot be handed over is answered here. That is so for a
+//! request over TLS, whose session cannot move, for one that follows another in the same packet, and
+//! for one whose path comes in pieces.
+
+use crate::connection::state::{Connection, Stage};
+use crate::net::handover::hand_over;
+use crate::net::socket::{self, Transfer};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Enough for a method and a path. Of a longer path this much is looked at.
+const SEEN_BYTES: usize = 1_024;
+
+/// This process's side of the handing over.
+pub struct Handover {
+    /// The URL paths of the background pages, without a slash at their end.
+    pub paths: Vec<Vec<u8>>,
+    /// This process answers the requests for these pages, and the other processes all others.
+    pub is_background: bool,
+    /// Connections whose next request is for the other side. Both sides share the queues' other
+    /// ends with a supervisor, which shuts the queues down before the processes stop.
+    pub to_others: OwnedFd,
+}
+
+impl Handover {
+    /// Hands the connection over, if the request that is next in its socket is for the other side.
+    /// The caller must not use its socket any more then. False if the request is to be answered
+    /// here.
+    pub fn hands_over(&self, connection: &mut Connection) -> bool {
+        let is_at_beginning = connection.stage == Stage::Idle && connection.http.is_idle();
+        if !(is_at_beginning && connection.readable && connection.tls.is_none()) {
+            return false;
+        }
+        let mut seen = [0; SEEN_BYTES];
+        let count = match socket::peek(connection.socket.as_fd(), &mut seen) {
+            Transfer::Moved(count) => count,
+            Transfer::WouldBlock => {
+                // What comes now brings an event, and is looked at then.
+                connection.readable = false;
+                return false;
+            }
+            Transfer::Unfinished | Transfer::Ended => return false,
+        };
+        let Some(path) = path(&seen[..count]) else { return false };
+        let is_for_background = self.paths.iter().any(|each| is_below(path, each));
+        is_for_background != self.is_background
+            && hand_over(
+                self.to_others.as_fd(),
+                connection.socket.as_fd(),
+                &connection.address,
+                connection.listener,
+                connection.noticed_ns,
+            )
+    }
+}
+
+/// The path of the request that begins with these bytes, as it is sent. `None` if its end has not
+/// arrived, or it is not of the form `/path`.
+fn path(mut seen: &[u8]) -> Option<&[u8]> {
+    let is_whole = seen.len() == SEEN_BYTES;
+    // RFC 9112, section 2.2: an empty line before a request is ignored.
+    while let [b'\r' | b'\n', rest @ ..] = seen {
+        seen = rest;
+    }
+    let space = seen.iter().position(|byte| *byte == b' ')?;
+    let target = &seen[space + 1..];
+    let end = target.iter().position(|byte| matches!(byte, b' ' | b'?' | b'\r' | b'\n'));
+    let end = end.or_else(|| is_whole.then_some(target.len()))?;
+    Some(&target[..end]).filter(|path| path.starts_with(b"/"))
+}
+
+fn is_below(path: &[u8], parent: &[u8]) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+#[cfg(test)]
+#[path = "handover_tests.rs"]
+mod tests;
