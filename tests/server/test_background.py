@@ -18,6 +18,9 @@ from launch import run_main
 from served import APPS, MODE, Served, read_response
 from supervised import Held, Load
 
+from headway.recorder.diagnosis import gil_verdicts
+from headway.server.settings import BACKGROUND_SUFFIX
+
 pytestmark = pytest.mark.free_threading
 
 SITE = ("processes:application", "--mount", "/heavy=processes:application")
@@ -90,6 +93,17 @@ def test_a_process_of_its_own_answers_them(kind: tuple[str, ...]) -> None:
         assert on_one_connection(server, "/multiprocess", "/heavy/multiprocess") == [1, 1]
 
 
+def test_it_gives_way_to_processes_that_have_given_way_themselves() -> None:
+    nicer = "import os, sys; os.nice(3); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    server = Served.__new__(Served)
+    site = (*SITE, *HEAVY, "--app-dir", str(APPS), "--bind", "127.0.0.1:0", *MODE)
+    server._start(["-c", nicer, "-m", "headway", "serve", *site])
+    with server:
+        own = min(nice_of(os.getpid()) + 3, 19)
+        light, heavy = on_one_connection(server, "/identity", "/heavy/identity")
+        assert (light["nice"], heavy["nice"]) == (own, min(own + 10, 19))
+
+
 def test_the_others_go_on_while_it_is_busy(tmp_path: Path) -> None:
     with (
         Served(*SITE, *HEAVY, "--threads", "1") as server,
@@ -110,7 +124,7 @@ def test_no_request_is_lost_when_the_server_ends(kind: tuple[str, ...]) -> None:
             assert len(load.pids) == 3
             load.is_late.set()
             assert server.stop() == 0, server.stderr
-        # What was sent after the signal may find nobody.
+        # Requests that were sent after the signal may find nobody.
         assert all(kind.endswith("(late)") for kind in load.failed()), load.failed()
 
 
@@ -124,6 +138,19 @@ def test_no_request_is_lost_when_it_comes_and_goes(tmp_path: Path) -> None:
             load.pids.clear()
             load.wait_for_answers(200)
             assert len(server.workers()) >= (3 if lines else 2)
+    assert not load.failed(), (load.failed(), server.stderr)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_request_is_lost_when_it_is_told_to_end_alone(kind: tuple[str, ...]) -> None:
+    with Served(*SITE, *HEAVY, *kind) as server, ToAndFro(server) as load:
+        for _ in range(2):
+            victim = on_one_connection(server, "/heavy/pid")[0]
+            os.kill(victim, signal.SIGTERM)
+            server.wait_for(rf"\(pid {victim}\) ended with exit status 0 while it served")
+            while on_one_connection(server, "/heavy/pid")[0] == victim:
+                pass
+            load.wait_for_answers(100)
     assert not load.failed(), (load.failed(), server.stderr)
 
 
@@ -169,7 +196,7 @@ def test_headway_status_shows_it(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_be() -> None:
-    for path in ("report", "/", "/a//b", "/a/../b", "/a?b", "/ä"):
+    for path in ("report", "/", "/a//b", "/a/../b", "/a?b", "/ä", "/a/*"):
         done = run_main("serve", "pages:hello", "--background", path, cwd=APPS)
         assert done.returncode == 2
         assert f"argument --background: found {path!r}" in done.stderr, done.stderr
@@ -189,8 +216,12 @@ def test_two_groups_have_no_name_in_common(tmp_path: Path) -> None:
         said,
     )
     found = configured.resolve(text.replace("shop-background", "reports")).settings.groups
-    assert [each.name for each in found] == ["shop", "shop-background", "reports"]
-    assert found[1].background == ("/a", "/b/c")
+    assert [each.name for each in found] == ["shop", "reports"]
+    assert found[0].background == ("/a", "/b/c")
+
+
+def test_the_recorder_knows_it_by_its_name() -> None:
+    assert gil_verdicts.BACKGROUND_SUFFIX == BACKGROUND_SUFFIX
 
 
 def test_over_tls_it_has_no_effect() -> None:

@@ -18,11 +18,8 @@ from headway.meter.reporter import DEFAULT_INTERVAL_S
 MAX_LISTENERS = 64
 # The forms of the access log, and their numbers in the native part.
 LOG_FORMS = {"off": 0, "common": 1, "combined": 3, "json": 2}
-# The group of a background process has the name of its group with this suffix, and a nice value
-# that is higher by so much: the kernel gives it a tenth of the time of a process that competes
-# with it for a core.
+# The group of a background process has the name of its group with this suffix.
 BACKGROUND_SUFFIX = "-background"
-BACKGROUND_NICER_BY, NICEST = 10, 19
 # The time that a process gets, beyond its timeouts, to notice that they have passed.
 MARGIN_S = 2.0
 
@@ -200,12 +197,6 @@ class ProcessGroup:
             return 0.0
         return self.graceful_timeout_s + self.shutdown_timeout_s + MARGIN_S
 
-    @property
-    def front(self) -> str:
-        """The name of the group whose addresses this one has: its own, or, for a background
-        process, that of its group."""
-        return self.name.removesuffix(BACKGROUND_SUFFIX) if self.is_background else self.name
-
     def of_background(self) -> ProcessGroup:
         """The group of the process for the background pages."""
         return replace(
@@ -214,7 +205,6 @@ class ProcessGroup:
             telemetry_group=self.telemetry_group and self.telemetry_group + BACKGROUND_SUFFIX,
             is_background=True,
             processes=1,
-            cpu_priority=min(self.cpu_priority + BACKGROUND_NICER_BY, NICEST),
         )
 
     @property

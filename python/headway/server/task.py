@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 from headway.server.control import Message
 from headway.server.settings import ProcessGroup, Telemetry
+
+
+class HandoverFds(NamedTuple):
+    """The descriptors of the queues in which the processes of a group, those in front, and its
+    background process hand each other connections."""
+
+    front_receives: int
+    to_front: int
+    background_receives: int
+    to_background: int
+
+    def of(self, group: ProcessGroup) -> tuple[int, int]:
+        """Those with which a process of the group receives and sends. Closes the others, which it
+        must not keep: a queue ends with the last process that receives from it."""
+        front = self.front_receives, self.to_background
+        background = self.background_receives, self.to_front
+        own, others = (background, front) if group.is_background else (front, background)
+        for fd in others:
+            os.close(fd)
+        return own
 
 
 @dataclass(frozen=True)
@@ -30,9 +52,7 @@ class Task:
     # The directory that the process changes to; `None` keeps the one in which it was started.
     directory: str | None = None
     telemetry: Telemetry | None = None
-    # Descriptors of the queues from which the process receives connections of other processes, and
-    # in which it hands them its own; `None` if it hands none over.
-    handover: tuple[int, int] | None = None
+    handover: HandoverFds | None = None
 
     def inherited(self) -> list[int]:
         """The descriptors that the process inherits besides its control socket."""
@@ -52,7 +72,7 @@ class Task:
     def from_message(cls, message: Message) -> Task:
         group = ProcessGroup.from_json(message["group"])
         listeners = tuple((fd, address) for fd, address in message["listeners"])
-        handover = message["handover"] and tuple(message["handover"])
+        handover = message["handover"] and HandoverFds(*message["handover"])
         telemetry = message["telemetry"] and Telemetry(**message["telemetry"])
         return cls(
             **message

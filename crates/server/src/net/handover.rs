@@ -20,28 +20,34 @@ const FIXED_BYTES: usize = 1 + 2 + 8;
 /// The longest address has 39 bytes, or 45 with an IPv4 address in it.
 const MOST_BYTES: usize = FIXED_BYTES + 64;
 
-/// A connection whose next request is in its socket, unread.
-#[derive(Debug)]
-pub struct HandedOver {
-    pub socket: OwnedFd,
+/// The receiver of a connection cannot find this out.
+#[derive(Clone, Debug)]
+pub struct Known {
     pub address: PeerAddress,
     /// The index of the listener that accepted it.
     pub listener: u8,
-    /// When the thread that polled saw the request, by the clock that all processes share.
+    /// When the thread that polled saw the request that is in the socket, unread, by the clock that
+    /// all processes share; 0 if there is none yet.
     pub noticed_ns: u64,
 }
 
+/// The result of an attempt to receive.
+#[derive(Debug)]
+pub enum Received {
+    Connection(OwnedFd, Known),
+    Nothing,
+    /// The queue is shut down and empty.
+    Over,
+    /// There are no descriptors or no memory; the connection stays in the queue.
+    Exhausted(io::Error),
+}
+
 /// Sends a connection, without waiting. False if the queue is full or shut down.
-pub fn hand_over(
-    queue: BorrowedFd,
-    socket: BorrowedFd,
-    address: &PeerAddress,
-    listener: u8,
-    noticed_ns: u64,
-) -> bool {
-    let (listener, port) = ([listener], address.port.to_ne_bytes());
-    let noticed = noticed_ns.to_ne_bytes();
-    let pieces = [&listener[..], &port, &noticed, address.ip.as_bytes()].map(IoSlice::new);
+pub fn hand_over(queue: BorrowedFd, socket: BorrowedFd, known: &Known) -> bool {
+    let (listener, port) = ([known.listener], known.address.port.to_ne_bytes());
+    let noticed = known.noticed_ns.to_ne_bytes();
+    let ip = known.address.ip.as_bytes();
+    let pieces = [&listener[..], &port, &noticed, ip].map(IoSlice::new);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     let sockets = [socket];
@@ -50,38 +56,49 @@ pub fn hand_over(
     retry_on_intr(|| sendmsg(queue, &pieces, &mut rights, flags)).is_ok()
 }
 
-/// Receives a connection, without waiting. `None` if the queue is empty. What is no connection is
-/// dropped.
-pub fn receive(queue: BorrowedFd) -> io::Result<Option<HandedOver>> {
+/// Receives a connection, without waiting.
+pub fn receive(queue: BorrowedFd) -> Received {
+    // The kernel drops a connection for which there is no descriptor, and the message with it. So
+    // one is looked for first; another thread may still take it in between.
+    let room = match queue.try_clone_to_owned() {
+        Ok(room) => room,
+        Err(error) => return Received::Exhausted(error),
+    };
     let mut bytes = [0; MOST_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    drop(room);
     let received =
         retry_on_intr(|| recvmsg(queue, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags));
     let count = match received {
+        Ok(message) if message.bytes == 0 => return Received::Over,
         Ok(message) => message.bytes,
-        Err(Errno::AGAIN) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        Err(error @ (Errno::NOBUFS | Errno::NOMEM)) => return Received::Exhausted(error.into()),
+        Err(_) => return Received::Nothing,
     };
     let socket = rights.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
-    let (Some(socket), Some((fixed, ip))) = (socket, bytes[..count].split_at_checked(FIXED_BYTES))
-    else {
-        return Ok(None);
-    };
-    let [listener, port_low, port_high, noticed @ ..] = fixed else { return Ok(None) };
-    Ok(Some(HandedOver {
-        socket,
+    // Only processes of this server send, so nothing else is expected.
+    match (socket, read(&bytes[..count])) {
+        (Some(socket), Some(known)) => Received::Connection(socket, known),
+        _ => Received::Nothing,
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<Known> {
+    let (fixed, ip) = bytes.split_at_checked(FIXED_BYTES)?;
+    let [listener, port_low, port_high, noticed @ ..] = fixed else { return None };
+    Some(Known {
         address: PeerAddress {
             ip: String::from_utf8_lossy(ip).into_owned(),
             port: u16::from_ne_bytes([*port_low, *port_high]),
         },
         listener: *listener,
-        noticed_ns: u64::from_ne_bytes(noticed.try_into().expect("FIXED_BYTES")),
-    }))
+        noticed_ns: u64::from_ne_bytes(noticed.try_into().ok()?),
+    })
 }
 
 #[cfg(test)]
@@ -96,8 +113,9 @@ mod tests {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
     }
 
-    fn address() -> PeerAddress {
-        PeerAddress { ip: "2001:db8::1".to_owned(), port: 4711 }
+    fn known() -> Known {
+        let address = PeerAddress { ip: "2001:db8::1".to_owned(), port: 4711 };
+        Known { address, listener: 3, noticed_ns: 123_456_789_012 }
     }
 
     #[test]
@@ -105,36 +123,36 @@ mod tests {
         let (receiving, sending) = queue();
         let (mut client, server) = UnixStream::pair().unwrap();
         client.write_all(b"GET /").unwrap();
-        assert!(hand_over(sending.as_fd(), server.as_fd(), &address(), 3, 123_456_789_012));
+        assert!(hand_over(sending.as_fd(), server.as_fd(), &known()));
         drop(server);
-        let found = receive(receiving.as_fd()).unwrap().unwrap();
+        let Received::Connection(socket, found) = receive(receiving.as_fd()) else { panic!() };
         assert_eq!((&*found.address.ip, found.address.port), ("2001:db8::1", 4711));
         assert_eq!((found.listener, found.noticed_ns), (3, 123_456_789_012));
         let mut bytes = [0; 5];
-        UnixStream::from(found.socket).read_exact(&mut bytes).unwrap();
+        UnixStream::from(socket).read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"GET /");
-        assert!(receive(receiving.as_fd()).unwrap().is_none());
+        assert!(matches!(receive(receiving.as_fd()), Received::Nothing));
     }
 
     #[test]
     fn a_queue_that_is_shut_down_gives_what_it_has_and_refuses_more() {
         let (receiving, sending) = queue();
         let (_client, server) = UnixStream::pair().unwrap();
-        assert!(hand_over(sending.as_fd(), server.as_fd(), &address(), 0, 0));
+        assert!(hand_over(sending.as_fd(), server.as_fd(), &known()));
         shutdown(&receiving, Shutdown::Read).unwrap();
-        assert!(!hand_over(sending.as_fd(), server.as_fd(), &address(), 0, 0));
-        assert!(receive(receiving.as_fd()).unwrap().is_some());
-        assert!(receive(receiving.as_fd()).unwrap().is_none());
+        assert!(!hand_over(sending.as_fd(), server.as_fd(), &known()));
+        assert!(matches!(receive(receiving.as_fd()), Received::Connection(..)));
+        assert!(matches!(receive(receiving.as_fd()), Received::Over));
     }
 
     #[test]
     fn a_full_queue_refuses_connections() {
         let (receiving, sending) = queue();
         let (_client, server) = UnixStream::pair().unwrap();
-        let hand = || hand_over(sending.as_fd(), server.as_fd(), &address(), 0, 0);
+        let hand = || hand_over(sending.as_fd(), server.as_fd(), &known());
         let held = (0..100_000).take_while(|_| hand()).count();
         assert!((1..100_000).contains(&held), "{held}");
-        assert!(receive(receiving.as_fd()).unwrap().is_some());
+        assert!(matches!(receive(receiving.as_fd()), Received::Connection(..)));
         assert!(hand());
     }
 
@@ -143,7 +161,7 @@ mod tests {
         let (receiving, sending) = queue();
         rustix::net::send(&sending, b"short", SendFlags::empty()).unwrap();
         rustix::net::send(&sending, &[0; 200], SendFlags::empty()).unwrap();
-        assert!(receive(receiving.as_fd()).unwrap().is_none());
-        assert!(receive(receiving.as_fd()).unwrap().is_none());
+        assert!(matches!(receive(receiving.as_fd()), Received::Nothing));
+        assert!(matches!(receive(receiving.as_fd()), Received::Nothing));
     }
 }

@@ -1,7 +1,8 @@
 //! Where connections come from: listening sockets, and queues of what other processes hand over.
 
-use crate::net::handover::{self, HandedOver};
-use crate::net::socket::PeerAddress;
+use crate::net::handover::{self, Known, Received};
+use crate::net::socket::{PeerAddress, polled_events};
+use rustix::event::PollFlags;
 use rustix::net::{self, AddressFamily};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,9 +18,12 @@ pub enum Listener {
 /// The result of an attempt to accept.
 pub enum Accepted {
     Connection(OwnedFd, PeerAddress),
-    HandedOver(HandedOver),
+    /// Another process has handed it over.
+    HandedOver(OwnedFd, Known),
     /// The queue is empty, or the connection ended before it was accepted.
     Nothing,
+    /// No connection comes from here any more.
+    Over,
     /// There are no descriptors or no memory, so the next attempt would fail too.
     Exhausted(std::io::Error),
 }
@@ -45,8 +49,16 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.set_nonblocking(true),
             Self::Unix(listener) => listener.set_nonblocking(true),
+            // It is read with MSG_DONTWAIT, and shared with others.
             Self::Handover(_) => Ok(()),
         }
+    }
+
+    /// Whether another process is to receive what is left here: a queue of connections that is not
+    /// shut down.
+    pub fn has_other_receivers(&self) -> bool {
+        let Self::Handover(queue) = self else { return false };
+        !polled_events(queue.as_fd(), PollFlags::RDHUP).contains(PollFlags::RDHUP)
     }
 
     /// Does not wait. Transfers pass MSG_DONTWAIT, so the connection itself may stay blocking.
@@ -63,9 +75,10 @@ impl Listener {
                 listener.accept().map(|(stream, _)| (OwnedFd::from(stream), PeerAddress::default()))
             }
             Self::Handover(queue) => match handover::receive(queue.as_fd()) {
-                Ok(Some(connection)) => return Accepted::HandedOver(connection),
-                Ok(None) => return Accepted::Nothing,
-                Err(error) => Err(error),
+                Received::Connection(socket, known) => return Accepted::HandedOver(socket, known),
+                Received::Nothing => return Accepted::Nothing,
+                Received::Over => return Accepted::Over,
+                Received::Exhausted(error) => Err(error),
             },
         };
         match accepted {

@@ -8,11 +8,11 @@
 
 use crate::connection::deadline::Deadlines;
 use crate::connection::preamble::Preamble;
-use crate::connection::state::Connection;
+use crate::connection::state::{Connection, FirstRequest};
 use crate::connection::table::{MAX_CONNECTIONS, Table};
 use crate::http::Limits;
 use crate::net::epoll::Epoll;
-use crate::net::handover::HandedOver;
+use crate::net::handover::Known;
 use crate::net::listener::{Accepted, Listener};
 use crate::net::socket::{self, Direction};
 use crate::pool::accept_balancing::AcceptBalancing;
@@ -23,8 +23,9 @@ use crate::stderr::{OncePerMinute, log_to_stderr};
 use headway_measure::clock::now_ns;
 use headway_threads::lock::Lock;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Listening sockets of one server.
 pub const MAX_LISTENERS: usize = 64;
@@ -56,6 +57,10 @@ pub struct Acceptor {
     /// threads that accept, close and monitor, `SeqCst`. A close just before the pause does not see
     /// the flag; then the monitor resumes.
     paused: AtomicBool,
+    /// No other process hands connections over any more. Written by the threads that accept, read
+    /// by those that register listeners; relaxed, because a listener that is registered once too
+    /// often is removed again.
+    is_handover_over: AtomicBool,
     shortage_report: OncePerMinute,
     eviction: Eviction,
     balancing: AcceptBalancing,
@@ -84,6 +89,7 @@ impl Acceptor {
             first_data,
             listeners: Lock::new(listeners),
             paused: AtomicBool::new(false),
+            is_handover_over: AtomicBool::new(false),
             shortage_report: OncePerMinute::default(),
             eviction,
             balancing: AcceptBalancing::new(are_shared, ACCEPTS_PER_EVENT),
@@ -101,6 +107,14 @@ impl Acceptor {
         } else if self.balancing.leave(now_ns) {
             listeners.iter().for_each(|listener| self.epoll.remove(listener.fd()));
         }
+    }
+
+    /// Whether only this process receives what comes with `data`: connections that are handed to it
+    /// alone.
+    pub fn is_alone_at(&self, data: u64) -> bool {
+        let listeners = self.listeners.lock();
+        let listener = listeners.get((data - self.first_data) as usize);
+        !self.balancing.is_shared() && matches!(listener, Some(Listener::Handover(_)))
     }
 
     /// How long a poll may last before accepting needs attention. Returns to the listeners, or
@@ -140,11 +154,15 @@ impl Acceptor {
 
     /// Stops accepting, after emptying the listen queues: a client whose connection is in a queue
     /// may have sent its request long ago, and closing the listener would reset the connection. The
-    /// caller closes the listeners by dropping them.
+    /// queue of handed-over connections is left to a successor, unless it is shut down. The caller
+    /// closes the listeners by dropping them.
     pub fn stop(&self) -> Vec<Listener> {
         let listeners = std::mem::take(&mut *self.listeners.lock());
         for (index, listener) in listeners.iter().enumerate() {
             self.epoll.remove(listener.fd());
+            if listener.has_other_receivers() {
+                continue;
+            }
             self.accept(listener, index, ACCEPTS_AT_STOP);
         }
         listeners
@@ -180,10 +198,16 @@ impl Acceptor {
                         return false;
                     }
                 }
-                Accepted::HandedOver(handed_over) => {
-                    if !self.admission.admit_handed_over(handed_over) {
+                Accepted::HandedOver(socket, known) => {
+                    if !self.admission.admit_handed_over(socket, known) {
                         return false;
                     }
+                }
+                Accepted::Over => {
+                    // It would be readable for ever.
+                    self.epoll.remove(listener.fd());
+                    self.is_handover_over.store(true, Relaxed);
+                    return true;
                 }
             }
         }
@@ -221,6 +245,9 @@ impl Acceptor {
 
     fn add_listeners(&self, listeners: &[Listener]) {
         for (listener, data) in listeners.iter().zip(self.first_data..) {
+            if self.is_handover_over.load(Relaxed) && matches!(listener, Listener::Handover(_)) {
+                continue;
+            }
             let added = self.epoll.add_listener(listener.fd(), data);
             // A listener that is registered already stays registered. Any other error is a lack of
             // memory.
@@ -239,6 +266,10 @@ impl Admission {
     /// Puts a connection into the table, to wait for its first event. False if the table is full.
     fn admit(&self, mut connection: Box<Connection>) -> bool {
         self.preamble.admit(&mut connection);
+        self.insert(connection)
+    }
+
+    fn insert(&self, connection: Box<Connection>) -> bool {
         let Some(mut owned) = self.table.insert(connection) else { return false };
         let deadline_ns = self.deadlines.next_ns(&mut owned);
         if owned.register().is_err() {
@@ -255,24 +286,35 @@ impl Admission {
         true
     }
 
-    /// Puts a connection into the table whose next request is in its socket, and queues it. False
-    /// if the table is full.
-    fn admit_handed_over(&self, handed_over: HandedOver) -> bool {
-        let HandedOver { socket, address, listener, noticed_ns } = handed_over;
+    /// Puts a connection into the table that another process has handed over. False if the table is
+    /// full.
+    fn admit_handed_over(&self, socket: OwnedFd, known: Known) -> bool {
+        let Known { address, listener, noticed_ns } = known;
         let mut connection = Box::new(Connection::new(socket, address, Arc::clone(&self.limits)));
-        (connection.listener, connection.noticed_ns) = (listener, noticed_ns);
+        connection.listener = listener;
         self.preamble.set_forwarding(&mut connection);
+        if noticed_ns == 0 {
+            // It is kept like others that have had a request.
+            connection.first_request = FirstRequest::Arrived;
+            return self.insert(connection);
+        }
+        connection.noticed_ns = noticed_ns;
         let Some(owned) = self.table.insert(connection) else { return false };
         match owned.register() {
-            Ok(()) => self.scheduler.submit(owned),
+            Ok(()) => self.scheduler.submit_since(owned, noticed_ns),
             Err(_) => owned.close(),
         }
+        self.scheduler.wake_monitor_if_asleep();
         true
     }
 }
 
 #[cfg(test)]
 impl Acceptor {
+    pub fn is_handover_over(&self) -> bool {
+        self.is_handover_over.load(Relaxed)
+    }
+
     pub fn pause_now(&self) {
         self.pause(&self.listeners.lock());
     }

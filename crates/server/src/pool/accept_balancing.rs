@@ -38,6 +38,10 @@ impl AcceptBalancing {
         }
     }
 
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// How many connections to accept now that there are some.
     pub fn batch(&self, now_ns: u64) -> usize {
         if !self.is_shared {

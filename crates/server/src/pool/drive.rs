@@ -158,12 +158,8 @@ impl<A: Application> Driver<A> {
         connection: &mut Connection,
         state: &mut WorkerState<A::Thread>,
     ) -> Option<Outcome> {
-        if let Some(handover) = &self.handover {
-            // A process that stops answers what it has: the others may have stopped.
-            if !self.shutdown.is_stopping() && handover.hands_over(connection) {
-                connection.is_handed_over = true;
-                return Some(Outcome::Close);
-            }
+        if self.hands_over(connection) {
+            return Some(Outcome::Close);
         }
         loop {
             match read_request(connection, &self.shutdown, state.now_ns) {
@@ -181,10 +177,17 @@ impl<A: Application> Driver<A> {
                     self.refuse(connection, rejection, state);
                     return None;
                 }
+                // The rest of a body may have been dropped only now.
+                Read::Wait if self.hands_over(connection) => return Some(Outcome::Close),
                 Read::Wait => return Some(Outcome::Wait),
                 Read::Close => return Some(Outcome::Close),
             }
         }
+    }
+
+    /// Also while this process stops: where the others stop too, the queue is shut down.
+    fn hands_over(&self, connection: &mut Connection) -> bool {
+        self.handover.as_ref().is_some_and(|handover| handover.hands_over(connection))
     }
 
     /// Calls the application. Sends as much of its response as the socket accepts (`None`), or

@@ -2,12 +2,12 @@
 //! to take no time from others, are answered by a process of their own.
 //!
 //! A connection is handed over before its next request is read, so both processes read requests in
-//! the same way, and a request that cannot be handed over is answered here. That is so for a
-//! request over TLS, whose session cannot move, for one that follows another in the same packet, and
-//! for one whose path comes in pieces.
+//! the same way, and a request that cannot be handed over is answered here: one over TLS, whose
+//! session cannot move, one that follows another in the same packet, one whose path comes in
+//! pieces, and any while the queue is full.
 
 use crate::connection::state::{Connection, Stage};
-use crate::net::handover::hand_over;
+use crate::net::handover::{Known, hand_over};
 use crate::net::socket::{self, Transfer};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -26,41 +26,50 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Hands the connection over, if the request that is next in its socket is for the other side.
-    /// The caller must not use its socket any more then. False if the request is to be answered
-    /// here.
+    /// Hands the connection over if the other side is to read the request that is next in its
+    /// socket, or to wait for one. A background process keeps no connection without a request: the
+    /// next may be for another page, and must not wait for one of its threads. False if the
+    /// connection stays here.
     pub fn hands_over(&self, connection: &mut Connection) -> bool {
         let is_at_beginning = connection.stage == Stage::Idle && connection.http.is_idle();
-        if !(is_at_beginning && connection.readable && connection.tls.is_none()) {
+        let is_due = connection.readable || self.is_background;
+        if !(is_at_beginning && is_due && connection.tls.is_none()) {
             return false;
         }
         let mut seen = [0; SEEN_BYTES];
-        let count = match socket::peek(connection.socket.as_fd(), &mut seen) {
-            Transfer::Moved(count) => count,
+        let noticed_ns = match socket::peek(connection.socket.as_fd(), &mut seen) {
+            Transfer::Moved(count) => {
+                let Some(path) = path(&seen[..count]) else { return false };
+                if self.paths.iter().any(|each| is_below(path, each)) == self.is_background {
+                    return false;
+                }
+                connection.noticed_ns
+            }
             Transfer::WouldBlock => {
-                // What comes now brings an event, and is looked at then.
+                // Bytes that come now bring an event.
                 connection.readable = false;
-                return false;
+                if !self.is_background {
+                    return false;
+                }
+                0
             }
             Transfer::Unfinished | Transfer::Ended => return false,
         };
-        let Some(path) = path(&seen[..count]) else { return false };
-        let is_for_background = self.paths.iter().any(|each| is_below(path, each));
-        is_for_background != self.is_background
-            && hand_over(
-                self.to_others.as_fd(),
-                connection.socket.as_fd(),
-                &connection.address,
-                connection.listener,
-                connection.noticed_ns,
-            )
+        let known = Known {
+            address: connection.address.clone(),
+            listener: connection.listener,
+            noticed_ns,
+        };
+        let socket = connection.socket.as_fd();
+        connection.is_handed_over = hand_over(self.to_others.as_fd(), socket, &known);
+        connection.is_handed_over
     }
 }
 
 /// The path of the request that begins with these bytes, as it is sent. `None` if its end has not
 /// arrived, or it is not of the form `/path`.
 fn path(mut seen: &[u8]) -> Option<&[u8]> {
-    let is_whole = seen.len() == SEEN_BYTES;
+    let is_full = seen.len() == SEEN_BYTES;
     // RFC 9112, section 2.2: an empty line before a request is ignored.
     while let [b'\r' | b'\n', rest @ ..] = seen {
         seen = rest;
@@ -68,7 +77,7 @@ fn path(mut seen: &[u8]) -> Option<&[u8]> {
     let space = seen.iter().position(|byte| *byte == b' ')?;
     let target = &seen[space + 1..];
     let end = target.iter().position(|byte| matches!(byte, b' ' | b'?' | b'\r' | b'\n'));
-    let end = end.or_else(|| is_whole.then_some(target.len()))?;
+    let end = end.or_else(|| is_full.then_some(target.len()))?;
     Some(&target[..end]).filter(|path| path.starts_with(b"/"))
 }
 

@@ -1,11 +1,12 @@
 //! Two pools as two processes would have them: one for background pages, one for all others.
 
 use super::*;
+use crate::limits::ProcessLimits;
 use crate::net::listener::Listener;
 use crate::pool::tests::{Targets, ask, listen, read_answer, run, send, settings};
 use crate::pool::{Pool, PoolSettings};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -13,21 +14,30 @@ fn queue() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// Runs `talk` with the address, the pool in front and the one for what is below `/heavy` and `/wait`. The
-/// supervisor's part, to shut the queues down at the end, comes after `talk`.
+/// Runs `talk` with the address, the pool in front and the one for `/heavy`, `/wait` and
+/// `/closing`, each of one thread. The supervisor's part, to shut the queues down at the end, comes
+/// after `talk`.
 fn with_pools(talk: impl FnOnce(SocketAddr, &Pool<Targets>, &Pool<Targets>)) {
+    with_limited_pools(ProcessLimits::default(), talk);
+}
+
+fn with_limited_pools(
+    limits: ProcessLimits,
+    talk: impl FnOnce(SocketAddr, &Pool<Targets>, &Pool<Targets>),
+) {
     let (listener, address) = listen();
     let ((front_receives, to_front), (background_receives, to_background)) = (queue(), queue());
     let supervisors = [&front_receives, &background_receives].map(|fd| fd.try_clone().unwrap());
     let handover = |is_background, to_others| {
         Some(Handover {
-            paths: vec![b"/heavy".to_vec(), b"/wait".to_vec()],
+            paths: ["/heavy", "/wait", "/closing"].map(|path| path.as_bytes().to_vec()).into(),
             is_background,
             to_others,
         })
     };
     let mut of_front = settings(listener);
     let mut of_background = PoolSettings { listeners: Vec::new(), ..settings(listen().0) };
+    (of_front.process_limits, of_background.process_limits) = (limits, limits);
     of_front.handover = handover(false, to_background);
     of_front.listeners.push(Listener::Handover(front_receives));
     of_background.handover = handover(true, to_front);
@@ -78,6 +88,58 @@ fn light_requests_are_answered_while_the_background_computes() {
 }
 
 #[test]
+fn a_connection_does_not_wait_where_it_had_a_background_page() {
+    with_pools(|address, front, background| {
+        let mut kept = TcpStream::connect(address).unwrap();
+        assert_eq!(ask(&mut kept, "/heavy"), "/heavy");
+        let mut waiting = TcpStream::connect(address).unwrap();
+        send(&mut waiting, "/wait");
+        while seen(background).len() < 2 {
+            std::thread::yield_now();
+        }
+        assert_eq!(ask(&mut kept, "/light"), "/light");
+        assert_eq!(background.open_connections(), 1);
+        assert_eq!(front.open_connections(), 1);
+        background.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut waiting), "/wait");
+    });
+}
+
+#[test]
+fn a_connection_does_not_wait_where_the_rest_of_a_body_came_late() {
+    with_pools(|address, _, background| {
+        let mut kept = TcpStream::connect(address).unwrap();
+        let head = "POST /heavy HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n";
+        kept.write_all(head.as_bytes()).unwrap();
+        kept.write_all(&[b'x'; 66_000]).unwrap();
+        assert_eq!(read_answer(&mut kept), "/heavy");
+        kept.write_all(&[b'x'; 4_000]).unwrap();
+        while background.open_connections() > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(ask(&mut kept, "/light"), "/light");
+    });
+}
+
+#[test]
+fn queue_timeout_counts_from_the_arrival_of_the_request() {
+    const LIMIT_NS: u64 = 200_000_000;
+    let limits = ProcessLimits { queue_ns: LIMIT_NS, ..Default::default() };
+    with_limited_pools(limits, |address, _, background| {
+        let mut waiting = TcpStream::connect(address).unwrap();
+        send(&mut waiting, "/wait");
+        let mut late = TcpStream::connect(address).unwrap();
+        send(&mut late, "/heavy");
+        let mut head = [0; 12];
+        late.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 504");
+        assert!(!background.application().gate.load(SeqCst));
+        background.application().gate.store(true, SeqCst);
+        assert_eq!(read_answer(&mut waiting), "/wait");
+    });
+}
+
+#[test]
 fn connections_of_many_clients_go_to_and_fro() {
     with_pools(|address, front, background| {
         std::thread::scope(|scope| {
@@ -122,6 +184,35 @@ fn a_queue_that_is_shut_down_loses_no_request() {
             (seen(front), seen(background)),
             (vec!["/heavy/2".into()], vec!["/heavy".into()])
         );
+    });
+}
+
+#[test]
+fn a_process_that_stops_alone_gives_its_connections_back() {
+    with_pools(|address, front, background| {
+        let mut connection = TcpStream::connect(address).unwrap();
+        // The client has the answer, which says that the connection is kept, before the stop.
+        assert_eq!(ask(&mut connection, "/closing"), "/closing");
+        background.stop(0);
+        background.application().gate.store(true, SeqCst);
+        assert_eq!(ask(&mut connection, "/light"), "/light");
+        assert_eq!(seen(front), ["/light"]);
+    });
+}
+
+#[test]
+fn a_queue_that_is_over_is_looked_at_no_more() {
+    with_pools(|address, front, background| {
+        shutdown(&background.driver.handover.as_ref().unwrap().to_others, Shutdown::Write).unwrap();
+        while !front.acceptor.is_handover_over() {
+            std::thread::yield_now();
+        }
+        let mut connection = TcpStream::connect(address).unwrap();
+        for target in ["/heavy", "/light", "/heavy"] {
+            assert_eq!(ask(&mut connection, target), target);
+        }
+        // The background process kept the connection, for want of another.
+        assert_eq!(seen(background), ["/heavy", "/light", "/heavy"]);
     });
 }
 

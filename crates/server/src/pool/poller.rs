@@ -74,8 +74,9 @@ impl Poller {
         }
     }
 
-    /// Queues connections with events, for the monitor, if all workers are stuck. Accepts nothing,
-    /// because another process that shares the listener may be free. True if there may be more.
+    /// Queues connections with events, for the monitor, if all workers are stuck. Accepts nothing
+    /// from listeners that are shared, because another process may be free. True if there may be
+    /// more.
     pub fn poll_for_stuck_workers(&self, buffers: &mut PollBuffers) -> bool {
         if !self.scheduler.begin_poll() {
             return false;
@@ -85,7 +86,8 @@ impl Poller {
         let more = buffers.events.len() == EVENTS_PER_WAIT;
         // The waker's event is for a thread that sleeps in a poll, and stays until that thread
         // wakes up.
-        buffers.events.retain(|event| event.data < FIRST_LISTENER_DATA);
+        let is_for_others = |data| data >= FIRST_LISTENER_DATA && !self.acceptor.is_alone_at(data);
+        buffers.events.retain(|event| event.data != WAKER_DATA && !is_for_others(event.data));
         self.note_events(buffers);
         self.scheduler.end_poll();
         // A thread may have parked because the monitor polled.

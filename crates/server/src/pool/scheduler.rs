@@ -53,7 +53,16 @@ impl PoolScheduler {
     }
 
     pub fn submit_queued(&self, connection: Queued) {
-        self.queue.push(connection, now_ns());
+        self.submit_queued_since(connection, now_ns());
+    }
+
+    /// Queues a connection that has waited since a time before.
+    pub fn submit_since(&self, owned: Owned, since_ns: u64) {
+        self.submit_queued_since(owned.queue(), since_ns);
+    }
+
+    fn submit_queued_since(&self, connection: Queued, since_ns: u64) {
+        self.queue.push(connection, since_ns);
         if !self.idle.wake_one() {
             self.waker.wake();
         }

@@ -15,6 +15,9 @@ from headway.recorder.diagnosis.verdict import Evidence, Verdict, evidence, verd
 from headway.recorder.records.stacks import calls, is_library
 from headway.report import columns, diagnosis, thresholds, units
 
+# The end of the name of a process group that `headway serve --background` makes.
+BACKGROUND_SUFFIX = "-background"
+
 
 def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
     """A thread kept the GIL although other threads requested it."""
@@ -53,7 +56,7 @@ def long_hold(inputs: DiagnosisInputs) -> Verdict | None:
         ],
         [
             {
-                "try": _elsewhere(inputs, endpoint),
+                "try": _elsewhere(inputs, endpoint, str(worst.get("group", ""))),
                 "expect": "the others' waits of up to "
                 f"{units.seconds(longest)} for it end; its own stay.",
             },
@@ -166,12 +169,14 @@ def _cause_of(hold: Hold) -> tuple[str, str]:
     )
 
 
-def _elsewhere(inputs: DiagnosisInputs, endpoint: str) -> str:
+def _elsewhere(inputs: DiagnosisInputs, endpoint: str, group: str) -> str:
     what = endpoint or "what makes this call"
     if advice.is_mod_wsgi(inputs):
         return f"a WSGIDaemonProcess of its own for {what}"
     if not inputs.serves:
         return f"a process of its own for {what}"
+    if group.endswith(BACKGROUND_SUFFIX):
+        return f"a job queue for {what}, which has a process apart from other pages already"
     return f"a process of its own for {what} (headway serve --background)"
 
 

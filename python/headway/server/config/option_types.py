@@ -224,6 +224,6 @@ def parse_url_path(text: str) -> str:
 def parse_page(text: str) -> str:
     """A URL path below the root, as clients send it."""
     path = parse_url_path(text)
-    if not path or not path.isascii():
+    if not path or not path.isascii() or "*" in path:
         raise ValueError
     return path

@@ -234,7 +234,7 @@ SECTIONS: dict[str, tuple[Option, ...]] = {
             "background",
             Several(Checked("PATH", "a URL path such as /reports", parse_page), None),
             "a page that computes: requests for PATH, and for what is below it, are answered by a "
-            "further process, to which the kernel prefers the others; may be given several times",
+            "further process, which gives way to the others; may be given several times",
         ),
         Option(
             "multiprocess",

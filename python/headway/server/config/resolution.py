@@ -77,33 +77,31 @@ def resolve(draft: Draft, passed: Sequence[Address] = ()) -> Resolution:
         draft.groups[0].binds = [Value(address, PASSED) for address in passed]
     groups = [_resolve_group(group, draft.defaults, warnings) for group in draft.groups]
     _refuse_shared_addresses(groups)
+    _refuse_background_names(groups)
     server = {
         name: draft.server.get(name, Value(option.default(), DEFAULT))
         for name, option in SERVER_OPTIONS.items()
     }
     settings = ServerSettings(
-        groups=tuple(_with_background_processes(groups)),
+        groups=tuple(group.settings for group in groups),
         **{SERVER_OPTIONS[name].field: value.value for name, value in server.items()},
     )
     warnings.extend(_server_without_effect(server))
     return Resolution(settings, groups, server, list(dict.fromkeys(warnings)))
 
 
-def _with_background_processes(groups: list[ResolvedGroup]) -> Iterator[ProcessGroup]:
-    names = {group.settings.name: group.place for group in groups}
-    for group in groups:
-        yield group.settings
-        if not group.settings.background:
-            continue
-        process = group.settings.of_background()
-        if process.name in names:
+def _refuse_background_names(groups: list[ResolvedGroup]) -> None:
+    """The group of a background process must not have the name of another group."""
+    places = {group.settings.name: group.place for group in groups}
+    for settings, values in ((group.settings, group.values) for group in groups):
+        name = settings.of_background().name
+        if settings.background and name in places:
             raise CommandError(
-                f"{names[process.name]}: found a process group {process.name}, which is the name "
-                f"of the background process of {group.settings.name} "
-                f"({group.values['background'].origin}); allowed: another name",
+                f"{places[name]}: found a process group {name}, which is the name of the "
+                f"background process of {settings.name} ({values['background'].origin}); "
+                "allowed: another name",
                 exit_code=2,
             )
-        yield process
 
 
 def _resolve_group(
@@ -127,7 +125,7 @@ def _resolve_group(
         )
     _refuse_repeated_mounts(draft)
     _refuse_free_threading(values)
-    warnings.extend(_without_effect(draft.name, values))
+    warnings.extend(_without_effect(draft.name, values, binds))
     mounts, groups = resolve_application_groups(draft, values, gil_enabled(values), warnings)
     settings = replace(
         _settings(draft, binds, values),
@@ -216,7 +214,7 @@ def _overlap(one: Address, other: Address) -> bool:
     return one.port == other.port != 0 and (one.host == other.host or bool(any_host))
 
 
-def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
+def _without_effect(name: str, values: dict[str, Value], binds: list[Value]) -> Iterator[str]:
     """Warnings about values that have no effect, or only part of their effect."""
     interval = values["switch-interval"]
     if interval.value is not None and not gil_enabled(values):
@@ -231,7 +229,8 @@ def _without_effect(name: str, values: dict[str, Value]) -> Iterator[str]:
             f"hard limit of open files (ulimit -Hn) leaves {within_reach} connections"
         )
     background = values["background"]
-    if background.value and values["tls-certificate"].value:
+    has_tls = values["tls-certificate"].value and any(each.value.path is None for each in binds)
+    if background.value and has_tls:
         yield (
             f"{background.origin}: background of process group {name} has no effect over TLS: "
             "such a connection stays where it is"

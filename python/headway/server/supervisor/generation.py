@@ -22,10 +22,11 @@ RESTART_JITTER = 0.1
 
 
 class Slot:
-    """The place of one worker."""
+    """The place of one worker, which is process `number` of `group`."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, group: ProcessGroup) -> None:
         self.number = number
+        self.group = group
         self.serving: Process | None = None
         # Becomes `serving` once it is ready.
         self.starting: Process | None = None
@@ -49,11 +50,17 @@ class Slot:
 
 
 class RunningGroup:
-    """A process group of one generation."""
+    """A process group of one generation. Its background process, if it has one, is in a process
+    group of its own, which has the same template and environment."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self.group = group
-        self.slots = [Slot(number) for number in range(1, group.processes + 1)]
+        self.process_groups = (group, group.of_background()) if group.background else (group,)
+        self.slots = [
+            Slot(number, each)
+            for each in self.process_groups
+            for number in range(1, each.processes + 1)
+        ]
         self.template: Process | None = None
         # That of its processes, once one has started. Looking up the user may take long, as where
         # users are in a directory, and later starts must not wait for it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from headway.server import identity
+from headway.server.settings import ProcessGroup
 from headway.server.supervisor.children import Children
 from headway.server.supervisor.generation import Generation, RunningGroup, Slot
 from headway.server.supervisor.listeners import Listeners
@@ -30,26 +31,28 @@ class Launch:
         `OSError` if the system cannot start it."""
         slot.retry_at = None
         if not running.group.preload:
-            slot.starting = self._spawn(generation, running, slot.number)
+            slot.starting = self._spawn(generation, running, slot.group, slot.number)
             return
         if running.template is None:
-            running.template = self._spawn(generation, running, 0)
+            running.template = self._spawn(generation, running, running.group, 0)
         slot.awaits_template = running.template.state is State.STARTING
         if not slot.awaits_template:
-            slot.starting = fork(running.template, slot.number, self._system)
+            slot.starting = fork(running.template, slot.group, slot.number, self._system)
             self._add(slot.starting)
 
-    def _spawn(self, generation: Generation, running: RunningGroup, number: int) -> Process:
+    def _spawn(
+        self, generation: Generation, running: RunningGroup, group: ProcessGroup, number: int
+    ) -> Process:
         """Starts process `number` of the group; number 0 is the group's template."""
-        group = running.group
-        are_several = sum(each.group.processes for each in generation.groups) > 1
+        are_several = sum(len(each.slots) for each in generation.groups) > 1
         task = Task(
             group=group,
             number=number,
             listeners=tuple(
-                (each.socket.fileno(), str(each.address)) for each in self._listeners.of(group)
+                (each.socket.fileno(), str(each.address))
+                for each in self._listeners.of(running.group)
             ),
-            handover=self._listeners.handover_of(group),
+            handover=self._listeners.handover_of(running.group),
             multiprocess=group.processes > 1 or group.multiprocess or bool(group.background),
             shows_table=generation.settings.final_table or not are_several or os.isatty(2),
             labelled=are_several,

@@ -172,8 +172,7 @@ class LifeCycle:
             self._retire(former)
 
     def _announce(self, generation: Generation) -> None:
-        # A background process has the addresses of its group.
-        groups = [each for each in generation.settings.groups if not each.is_background]
+        groups = generation.settings.groups
         for group in groups:
             who = f"group {group.name} is " if len(groups) > 1 else ""
             scheme = "https" if group.tls else "http"

@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from headway.address import Address
-from headway.errors import CommandError, reason_of
+from headway.errors import CommandError
 from headway.server import identity
 from headway.server.binding import Listener, bind
 from headway.server.settings import ProcessGroup
 from headway.server.socket_file import SocketFile
 from headway.server.supervisor.handovers import Handovers
 from headway.server.supervisor.inherited import address_of, by_number, is_same
+from headway.server.task import HandoverFds
 
 # From linux/filter.h. On a listening socket, the filter sees each packet from the TCP header on. It
 # drops packets with SYN and lets handshakes finish that have begun.
@@ -45,7 +46,7 @@ class ListenerKey(NamedTuple):
 
     @classmethod
     def of(cls, address: Address, group: ProcessGroup) -> ListenerKey:
-        return cls(address, group.front if address.is_any_port else "")
+        return cls(address, group.name if address.is_any_port else "")
 
 
 class Opened(NamedTuple):
@@ -94,10 +95,6 @@ class Listeners:
     def open(self, groups: Collection[ProcessGroup]) -> None:
         """Opens the sockets that the groups need and that are not open yet. If it raises
         `CommandError`, nothing has changed."""
-        try:
-            self._handovers.open(groups)
-        except OSError as error:
-            raise CommandError(f"background: {reason_of(error)}") from None
         new: dict[ListenerKey, Opened] = {}
         try:
             for group in groups:
@@ -105,6 +102,7 @@ class Listeners:
                     opened = new.get(place) or self._open.get(place)
                     if opened is None or opened.has_lost_its_file():
                         new[place] = self._open_one(place.address, group)
+            self._handovers.open(groups)
         except BaseException:
             for opened in new.values():
                 opened.close()
@@ -149,7 +147,7 @@ class Listeners:
     def of(self, group: ProcessGroup) -> list[Listener]:
         return [self._open[place].listener for place in _places(group)]
 
-    def handover_of(self, group: ProcessGroup) -> tuple[int, int] | None:
+    def handover_of(self, group: ProcessGroup) -> HandoverFds | None:
         """See `Handovers.of`."""
         return self._handovers.of(group)
 
@@ -168,7 +166,7 @@ class Listeners:
                     f"connects waits in vain; bind it by its address or as {by_number(each.socket)}"
                 )
 
-    def drop_others(self, groups: Iterable[ProcessGroup]) -> None:
+    def drop_others(self, groups: Collection[ProcessGroup]) -> None:
         """Retires the sockets that none of `groups` uses. `groups` are those of the current and
         the pending generation."""
         for opened in self._take_others(groups):
@@ -177,12 +175,11 @@ class Listeners:
     def keep(self, groups: Collection[ProcessGroup]) -> None:
         """Retires the sockets that `groups`, which serve from now on, do not use."""
         self.drop_others(groups)
-        self._handovers.keep(groups)
         for opened in self._displaced.values():
             opened.retire()
         self._displaced.clear()
 
-    def fall_back(self, groups: Iterable[ProcessGroup]) -> None:
+    def fall_back(self, groups: Collection[ProcessGroup]) -> None:
         """Closes the sockets of an abandoned generation. `groups` go on serving with theirs."""
         for place, opened in self._displaced.items():
             self._open[place].close()
@@ -191,8 +188,10 @@ class Listeners:
         for opened in self._take_others(groups):
             opened.close()
 
-    def _take_others(self, groups: Iterable[ProcessGroup]) -> list[Opened]:
-        """Removes the sockets that the groups do not need from the open ones and returns them."""
+    def _take_others(self, groups: Collection[ProcessGroup]) -> list[Opened]:
+        """Removes the sockets that the groups do not need from the open ones and returns them.
+        Closes the queues that they do not need."""
+        self._handovers.keep(groups)
         wanted = {place for group in groups for place in _places(group)}
         return [self._open.pop(place) for place in self._open.keys() - wanted]
 

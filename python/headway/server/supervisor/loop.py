@@ -483,12 +483,15 @@ class Supervisor:
             "groups": [
                 {
                     "name": group.name,
-                    "addresses": [str(each) for each in self._listeners.addresses_of(group)],
+                    "addresses": [
+                        str(each) for each in self._listeners.addresses_of(running.group)
+                    ],
                     "processes": [
                         of_process(each) for each in self._children if each.group.name == group.name
                     ],
                     "deaths": of_deaths(deaths.get(group.name, Deaths())),
                 }
-                for group in (shown.settings.groups if shown is not None else ())
+                for running in (shown.groups if shown is not None else ())
+                for group in running.process_groups
             ],
         }

@@ -221,13 +221,14 @@ def spawn(
     return process
 
 
-def fork(template: Process, number: int, system: System) -> Process:
-    """Commands the template to fork a worker, which reports its pid in a "started" event."""
+def fork(template: Process, group: ProcessGroup, number: int, system: System) -> Process:
+    """Commands the template to fork a worker of `group`, which is the template's or that of its
+    background process. The worker reports its pid in a "started" event."""
     ours, theirs = system.open_pair()
     ours.ask_for_pids()
-    process = Process(template.group, number, template.generation, ours, system)
+    process = Process(group, number, template.generation, ours, system)
     process.telemetry = template.telemetry
-    message = {"command": "fork", "number": number}
+    message = {"command": "fork", "number": number, "is_background": group.is_background}
     template.control.send(message, wait=False, fds=(theirs.fileno(),))
     theirs.close()
     return process

@@ -324,9 +324,9 @@ def _choose(name: str | None, processes: list[Process]) -> ProcessGroup:
     names = ", ".join(sorted(groups))
     if not groups:
         raise Refused("no process serves yet")
-    # What a background process answers is seldom what a server is tuned for.
-    in_front = [each.name for each in groups.values() if not each.is_background]
-    if name is None and len(in_front) != 1:
+    # A server is seldom tuned for what its background process answers.
+    in_front = [each.name for each in groups.values() if not each.is_background] or list(groups)
+    if name is None and len(in_front) > 1:
         raise Refused(f"it has several process groups; choose one with --group: {names}")
     chosen = in_front[0] if name is None else name
     if chosen not in groups:

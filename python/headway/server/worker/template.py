@@ -16,6 +16,7 @@ import time
 from dataclasses import replace
 
 from headway.errors import CommandError
+from headway.server import identity
 from headway.server.control import Control, Gone
 from headway.server.worker.ending import tell_failure
 from headway.server.worker.gil_events import tell_of_gil
@@ -56,6 +57,10 @@ def run(control: Control, prepared: Prepared) -> int:
 
             tell_of_files(worker_control)
         task = replace(prepared.task, number=message["number"])
+        if message["is_background"]:
+            task = replace(task, group=task.group.of_background())
+            identity.give_way()
+            identity.take_name(task.group)
         return _work(worker_control, prepared._replace(task=task))
 
 

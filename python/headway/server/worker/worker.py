@@ -9,6 +9,7 @@ on SIGTERM.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -38,6 +39,9 @@ from headway.server.worker.serving import Server
 
 # The time that a retiring worker keeps an idle connection; nginx calls it keepalive_min_timeout.
 KEEP_IDLE_S = 5.0
+
+# A process that alone is told to end waits for this long.
+HANDOVER_END_S = 2.0
 
 # The events of the main thread: the supervisor's commands, a signal, the end of all threads.
 SERVE, RETIRE, TERMINATE, OVER = b"S", b"R", b"T", b"O"
@@ -69,6 +73,7 @@ class Worker:
         self._control = control
         self._task = task
         install_meter(group.policy, group.kernel_hints)
+        self._handover = task.handover.of(group) if task.handover is not None else None
         listeners = [
             Listener(socket.socket(fileno=fd), parse_address(address))
             for fd, address in task.listeners
@@ -80,7 +85,7 @@ class Worker:
                 group,
                 log_fd=prepared.log_fd,
                 multiprocess=task.multiprocess,
-                handover=task.handover,
+                handover=self._handover,
                 limits=native_limits(group, control.fileno()) | slow_requests(task.telemetry),
                 tls=prepared.tls,
                 path=prepared.path,
@@ -146,6 +151,8 @@ class Worker:
 
     def _finish(self) -> int:
         """Answers the remaining requests and reports the end; returns the exit status."""
+        if self._handover is not None and self._deadline is None:
+            self._await_end_of_handover(self._handover[0])
         self._server.stop()
         self._control.send({"event": "closed"}, wait=False)
         is_replaced = self._deadline is not None
@@ -173,6 +180,19 @@ class Worker:
             # interpreter, or be killed in the middle of it.
             end_without_finalization(1)
         return 1
+
+    def _await_end_of_handover(self, receives: int) -> None:
+        """Waits until no process can hand connections over to this one any more: what comes after
+        the end would be lost. The supervisor sees to that when the server stops, and has told this
+        process to end after it, but a signal to all processes comes to this one first. The server
+        owns the descriptor, and serves until it is stopped."""
+        if not self._has_supervisor:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(receives)) as queue:
+                queue.shutdown(socket.SHUT_RD)
+            return
+        poll = select.poll()
+        poll.register(receives, select.POLLRDHUP)
+        poll.poll(HANDOVER_END_S * 1e3)
 
     def _tell_stopping(self) -> None:
         if self._reporter is not None and not self._has_told_stopping:
