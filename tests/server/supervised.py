@@ -125,6 +125,9 @@ class Load:
             assert time.monotonic() < end, (self.counts, self.server.stderr)
             time.sleep(0.01)
 
+    def next_target(self) -> str:
+        return self.target
+
     def _ask(self) -> None:
         connection = None
         while not self._over.is_set():
@@ -143,7 +146,7 @@ class Load:
     def _ask_on(self, connection: socket.socket) -> socket.socket | None:
         """One request; the connection if it can have another."""
         kind = "keep-alive" if self.keep_alive else "close"
-        request = f"GET {self.target} HTTP/1.1\r\nHost: a\r\nConnection: {kind}\r\n\r\n"
+        request = f"GET {self.next_target()} HTTP/1.1\r\nHost: a\r\nConnection: {kind}\r\n\r\n"
         is_late = None
         try:
             connection.sendall(request.encode())

@@ -16,7 +16,7 @@ import pytest
 from configured import Configured, refusal_of, resolution_of
 from launch import run_main
 from served import APPS, MODE, Served, read_response
-from supervised import Held, Load
+from supervised import Held, Load, Supervised
 
 from headway.recorder.diagnosis import gil_verdicts
 from headway.server.settings import BACKGROUND_SUFFIX
@@ -28,41 +28,15 @@ HEAVY = ("--processes", "2", "--background", "/heavy")
 KINDS = [pytest.param((), id="plain"), pytest.param(("--preload",), id="preloaded")]
 
 
-class FromFile(Served):
-    """A server of a TOML file, whose process group `main` has the given lines."""
-
-    def __init__(self, file: Path, lines: str) -> None:
-        self.file = file
-        self.write(lines)
-        self._start(["-m", "headway", "serve", "--config", str(file)])
-
-    def write(self, lines: str) -> None:
-        mode = "free-threading = true\n" if MODE else ""
-        self.file.write_text(
-            f'[process-group.main]\napp = "processes:application"\napp-dir = "{APPS}"\n'
-            f'bind = "unix:{self.file}.sock"\nprocesses = 2\n{mode}{lines}\n'
-            '[process-group.main.mount]\n"/heavy" = "processes:application"\n'
-        )
-
-    def reload(self, generation: int) -> None:
-        self.process.send_signal(signal.SIGHUP)
-        self.wait_for(rf"generation {generation} serves")
-
-
 class ToAndFro(Load):
     """Clients each of whose connections wants a background page in between."""
 
-    def __init__(self, server: Served, clients: int = 8) -> None:
+    def __init__(self, server: Served) -> None:
+        super().__init__(server, clients=8)
         self._targets = itertools.cycle(["/pid", "/heavy/pid", "/pid"])
-        super().__init__(server, clients)
 
-    @property
-    def target(self) -> str:
+    def next_target(self) -> str:
         return next(self._targets)
-
-    @target.setter
-    def target(self, target: str) -> None:
-        pass
 
 
 def nice_of(pid: int) -> int:
@@ -129,15 +103,19 @@ def test_no_request_is_lost_when_the_server_ends(kind: tuple[str, ...]) -> None:
 
 
 def test_no_request_is_lost_when_it_comes_and_goes(tmp_path: Path) -> None:
-    background = 'background = "/heavy"'
-    with FromFile(tmp_path / "serve.toml", background) as server, ToAndFro(server) as load:
+    mounts = [{"path": path, "application": "processes:application"} for path in ("", "/heavy")]
+    group = {"mounts": mounts, "processes": 2, "binds": [f"unix:{tmp_path / 'sock'}"]}
+    with (
+        Supervised(tmp_path, group | {"background": ["/heavy"]}) as server,
+        ToAndFro(server) as load,
+    ):
         load.wait_for_answers(50)
-        for generation, lines in enumerate(["", background, background, ""], 2):
-            server.write(lines)
+        for generation, paths in enumerate([[], ["/heavy"], ["/heavy"], []], 2):
+            server.write(group | {"background": paths})
             server.reload(generation)
             load.pids.clear()
             load.wait_for_answers(200)
-            assert len(server.workers()) >= (3 if lines else 2)
+            assert len(server.workers()) >= (3 if paths else 2)
     assert not load.failed(), (load.failed(), server.stderr)
 
 

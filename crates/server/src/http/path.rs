@@ -119,6 +119,11 @@ fn decode_percent(path: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
+/// Whether a URL path is `parent`, which has no slash at its end, or begins with it and a slash.
+pub fn is_at_or_below(path: &[u8], parent: &[u8]) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@
 //! always goes to the same slot, so that as many threads run in parallel as there are GILs.
 
 use crate::http::Rejection;
-use crate::http::path::{Target, decode_path};
+use crate::http::path::{Target, decode_path, is_at_or_below};
 use crate::http::response::HopByHopFields;
 use crate::interpreters::interpreter::Interpreter;
 use crate::interpreters::thread_state::{ThreadMeter, WorkerThreadState};
@@ -51,7 +51,7 @@ impl Mount {
     }
 
     fn matches(&self, path: &[u8]) -> bool {
-        path.strip_prefix(&self.path[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        is_at_or_below(path, &self.path)
     }
 }
 

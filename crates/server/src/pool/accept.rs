@@ -301,7 +301,7 @@ impl Admission {
         connection.noticed_ns = noticed_ns;
         let Some(owned) = self.table.insert(connection) else { return false };
         match owned.register() {
-            Ok(()) => self.scheduler.submit_since(owned, noticed_ns),
+            Ok(()) => self.scheduler.submit_since(owned.queue(), noticed_ns),
             Err(_) => owned.close(),
         }
         self.scheduler.wake_monitor_if_asleep();

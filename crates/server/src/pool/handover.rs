@@ -7,6 +7,7 @@
 //! pieces, and any while the queue is full.
 
 use crate::connection::state::{Connection, Stage};
+use crate::http::path::is_at_or_below;
 use crate::net::handover::{Known, hand_over};
 use crate::net::socket::{self, Transfer};
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,7 +41,7 @@ impl Handover {
         let noticed_ns = match socket::peek(connection.socket.as_fd(), &mut seen) {
             Transfer::Moved(count) => {
                 let Some(path) = path(&seen[..count]) else { return false };
-                if self.paths.iter().any(|each| is_below(path, each)) == self.is_background {
+                if self.paths.iter().any(|each| is_at_or_below(path, each)) == self.is_background {
                     return false;
                 }
                 connection.noticed_ns
@@ -79,10 +80,6 @@ fn path(mut seen: &[u8]) -> Option<&[u8]> {
     let end = target.iter().position(|byte| matches!(byte, b' ' | b'?' | b'\r' | b'\n'));
     let end = end.or_else(|| is_full.then_some(target.len()))?;
     Some(&target[..end]).filter(|path| path.starts_with(b"/"))
-}
-
-fn is_below(path: &[u8], parent: &[u8]) -> bool {
-    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 #[cfg(test)]

@@ -53,15 +53,11 @@ impl PoolScheduler {
     }
 
     pub fn submit_queued(&self, connection: Queued) {
-        self.submit_queued_since(connection, now_ns());
+        self.submit_since(connection, now_ns());
     }
 
-    /// Queues a connection that has waited since a time before.
-    pub fn submit_since(&self, owned: Owned, since_ns: u64) {
-        self.submit_queued_since(owned.queue(), since_ns);
-    }
-
-    fn submit_queued_since(&self, connection: Queued, since_ns: u64) {
+    /// Queues a connection whose request has waited since `since_ns`.
+    pub fn submit_since(&self, connection: Queued, since_ns: u64) {
         self.queue.push(connection, since_ns);
         if !self.idle.wake_one() {
             self.waker.wake();

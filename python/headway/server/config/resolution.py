@@ -93,13 +93,13 @@ def resolve(draft: Draft, passed: Sequence[Address] = ()) -> Resolution:
 def _refuse_background_names(groups: list[ResolvedGroup]) -> None:
     """The group of a background process must not have the name of another group."""
     places = {group.settings.name: group.place for group in groups}
-    for settings, values in ((group.settings, group.values) for group in groups):
-        name = settings.of_background().name
-        if settings.background and name in places:
+    for group in groups:
+        name = group.settings.of_background().name
+        if group.settings.background and name in places:
+            origin = group.values["background"].origin
             raise CommandError(
                 f"{places[name]}: found a process group {name}, which is the name of the "
-                f"background process of {settings.name} ({values['background'].origin}); "
-                "allowed: another name",
+                f"background process of {group.settings.name} ({origin}); allowed: another name",
                 exit_code=2,
             )
 

@@ -125,7 +125,7 @@ class LifeCycle:
         try:
             self._launch.fill(generation, running, slot)
         except OSError as error:
-            name = f"process {slot.number} of group {running.group.name}"
+            name = f"process {slot.number} of group {slot.group.name}"
             what = f"{name} cannot be started: {reason_of(error)}"
             self._start_failed(generation, slot, what)
 

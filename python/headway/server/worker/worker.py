@@ -40,7 +40,7 @@ from headway.server.worker.serving import Server
 # The time that a retiring worker keeps an idle connection; nginx calls it keepalive_min_timeout.
 KEEP_IDLE_S = 5.0
 
-# A process that alone is told to end waits for this long.
+# A process that is told to end waits at most this long for the end of its handover queue.
 HANDOVER_END_S = 2.0
 
 # The events of the main thread: the supervisor's commands, a signal, the end of all threads.
