@@ -55,12 +55,13 @@ APPLICATIONS = {
 
 
 class Server(NamedTuple):
-    """A server as one cell runs it. `policy` and `interpreters` apply to Headway alone: the policy
-    None is its default, and each interpreter has a GIL of its own; 0 interpreters mean that it
-    serves in the main one. `python` runs Headway; None is the Python that runs the benchmark. Peers
-    have their own. `telemetry` is the socket that Headway's processes report to. With `preload` the
-    application is loaded before the processes are forked. `background` are URL paths that a process
-    of its own answers, which has less of a right to the cores, where the server can do that."""
+    """A server as one cell runs it. The policy None is Headway's default; gunicorn and uvicorn run
+    under a policy as guests, and without one as they are. `interpreters` apply to Headway alone,
+    each with a GIL of its own; 0 mean that it serves in the main one. `python` runs Headway; None
+    is the Python that runs the benchmark. Peers have their own. `telemetry` is the socket that
+    Headway's processes report to. With `preload` the application is loaded before the processes are
+    forked. `background` are URL paths that a process of its own answers, which has less of a right
+    to the cores, where the server can do that."""
 
     name: str
     processes: int
@@ -162,7 +163,9 @@ def gunicorn_sync(launch: Launch) -> list[str]:
 
 
 def gunicorn_with(worker: Sequence[str], launch: Launch) -> list[str]:
-    words = [str(launch.bin / "gunicorn"), *worker, "--no-control-socket"]
+    policy = launch.server.policy
+    program = [str(launch.bin / "gunicorn")] if policy is None else guest(launch, "gunicorn")
+    words = [*program, *worker, "--no-control-socket"]
     words += ["--workers", str(launch.server.processes)]
     if launch.server.preload:
         words += ["--preload"]
@@ -270,10 +273,15 @@ def headway(launch: Launch) -> list[str]:
     return words
 
 
+def guest(launch: Launch, module: str) -> list[str]:
+    """A server in Headway's environment, under a policy if there is one."""
+    policy = launch.server.policy
+    variable = [] if policy is None else [f"HEADWAY=policy={policy}"]
+    return ["env", *variable, str(launch.server.python or sys.executable), "-m", module]
+
+
 def uvicorn(launch: Launch) -> list[str]:
-    """Runs in Headway's environment; a policy makes it a guest of Headway's."""
-    guest = [] if launch.server.policy is None else [f"HEADWAY=policy={launch.server.policy}"]
-    words = ["env", *guest, str(launch.server.python or sys.executable), "-m", "uvicorn"]
+    words = guest(launch, "uvicorn")
     words += ["--workers", str(launch.server.processes), "--no-access-log"]
     words += ["--log-level", "error", "--timeout-keep-alive", str(KEEP_ALIVE_S)]
     return [*words, "--port", str(launch.port), str(launch.application)]

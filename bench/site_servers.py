@@ -9,7 +9,8 @@ the rounds, and no request fails. Its score is the highest such rate, interpolat
 were measured; its further figures are taken at half of its rate and at 130 % of it.
 
 Every window is a file of FOLDER, with each request's page, begin, latency and status. A command
-that is given again goes on with the windows that are not there. Two runs are two folders.
+that is given again goes on with the windows that are not there. Two runs are two folders; with
+`--sweep` they share the search of the shapes, and with `--seed` they have different visitors.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ HOPELESS_P99_S = 1.0
 HOPELESS_FAILURES = 0.01
 OVERLOAD_S, RECOVERY_S = 15.0, 25.0
 SHAPES = ((2, 8), (4, 4), (6, 2))
+# The visitors of the search, so that a shape that was lucky with them is measured with others.
+SWEEP_SEED = 1000
 # The pages that compute. Of the peers, mod_wsgi can serve them in a process of their own.
 COMPUTING = ("/login", "/export", "/photo", "/report")
 PROCESSES_ALONE = tuple((count, 1) for count in (4, 6, 8))
@@ -64,6 +67,7 @@ SERVERS: dict[str, tuple[Server, Sequence[tuple[int, int]]]] = {
         ((2, 8), (3, 5)),
     ),
     "gunicorn": (Server("gunicorn", 1, 1, preload=True), SHAPES),
+    "gunicorn-priority": (Server("gunicorn", 1, 1, "priority", preload=True), SHAPES),
     "gunicorn-sync": (Server(GUNICORN_SYNC, 1, 1, preload=True), PROCESSES_ALONE),
     "granian": (Server("granian", 1, 1), SHAPES),
     "uwsgi": (Server("uwsgi", 1, 1), SHAPES),
@@ -105,10 +109,11 @@ class Windows:
         then tells."""
         return self._kept(server, rate, self._seconds, None, seed, f"{rate:.1f}-{seed}")
 
-    def overload(self, server: Server, rate: float) -> Window | None:
+    def overload(self, server: Server, rate: float, seed: int = 0) -> Window | None:
         """A window at 130 % of `rate`, and then at half of it."""
         after = (rate / 2, RECOVERY_S)
-        return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, 0, f"{rate:.1f}-overload")
+        name = f"{rate:.1f}-overload-{seed}"
+        return self._kept(server, OVERLOAD * rate, OVERLOAD_S, after, seed, name)
 
     def told(self, server: Server, rate: float) -> str:
         """Returns the text of `headway top` about a window."""
@@ -188,19 +193,19 @@ def best_shape(
     found = []
     for processes, threads in shapes:
         server = base._replace(processes=processes, threads=threads)
-        window = windows.window(server, rate)
+        window = windows.window(server, rate, SWEEP_SEED)
         if window is not None and not window.late:
             found.append((window.failures, window.latency_s(LIGHT, 0.99), server))
     return min(found, key=lambda each: each[:2])[2] if found else None
 
 
 def measure_in_turn(
-    windows: Windows, servers: Sequence[Server], rates: Sequence[float], rounds: int
+    windows: Windows, servers: Sequence[Server], rates: Sequence[float], seeds: Sequence[int]
 ) -> dict[Server, dict[float, list[Window]]]:
-    """The windows of each server by rate, without those in which k6 was late."""
+    """The windows of each server by rate, one for each seed, without those in which k6 was late."""
     found: dict[Server, dict[float, list[Window]]] = {each: {} for each in servers}
     hopeless_above: dict[Server, float] = {}
-    for seed in range(rounds):
+    for seed in seeds:
         for rate in rates:
             for server in servers:
                 if rate > hopeless_above.get(server, math.inf):
@@ -241,7 +246,9 @@ def highest_rate(p99_s: dict[float, float]) -> float:
     return sustained
 
 
-def score(windows: Windows, measured: dict[Server, dict[float, list[Window]]]) -> list[Score]:
+def score(
+    windows: Windows, measured: dict[Server, dict[float, list[Window]]], seed: int = 0
+) -> list[Score]:
     """The scores of the servers that sustain a rate, the highest first."""
     rates = {
         server: {rate: light_p99_s(each) for rate, each in by_rate.items()}
@@ -249,9 +256,11 @@ def score(windows: Windows, measured: dict[Server, dict[float, list[Window]]]) -
     }
     highest = {server: highest_rate(p99_s) for server, p99_s in rates.items()}
     halves = {
-        server: windows.window(server, rate / 2) for server, rate in highest.items() if rate > 0
+        server: windows.window(server, rate / 2, seed)
+        for server, rate in highest.items()
+        if rate > 0
     }
-    overloads = {server: windows.overload(server, highest[server]) for server in halves}
+    overloads = {server: windows.overload(server, highest[server], seed) for server in halves}
     scores = []
     for server, half in halves.items():
         overload, rate = overloads[server], highest[server]
@@ -329,14 +338,23 @@ def print_scores(scores: Sequence[Score]) -> None:
     )
 
 
+def page_s(window: Window, page: str) -> tuple[float, float] | None:
+    """The p50 and the p99 of a page, or None where k6 was late or nobody asked for it."""
+    if window.late or not window.of([page]):
+        return None
+    low, high = (round(window.latency_s([page], share), 6) for share in (0.5, 0.99))
+    return low, high
+
+
 def print_pages(scores: Sequence[Score]) -> None:
     headings = ("p50, p99 in ms at half", *PAGES)
     rows = []
     for each in scores:
         cells = []
         for page in PAGES:
-            if each.at_half.of([page]) and not each.at_half.late:
-                low, high = (each.at_half.latency_s([page], share) for share in (0.5, 0.99))
+            latencies_s = page_s(each.at_half, page)
+            if latencies_s is not None:
+                low, high = latencies_s
                 cells.append(f"{number(low * 1e3)}, {number(high * 1e3)}")
             else:
                 cells.append("-")
@@ -358,26 +376,44 @@ def print_curves(scores: Sequence[Score]) -> None:
     )
 
 
-def write(scores: Sequence[Score], failed: dict[str, str], file: Path) -> None:
-    """Writes the figures without the requests."""
+def write(
+    scores: Sequence[Score],
+    measured: dict[Server, dict[float, list[Window]]],
+    failed: dict[str, str],
+    file: Path,
+) -> None:
+    """Writes the figures of the scores and of all windows, without the requests."""
     kept = [
         {
             **each.server.parameters(),
             "rate": each.rate,
-            **{
-                name: {**window._asdict(), "requests": len(window.requests)}
-                for name, window in each._asdict().items()
-                if isinstance(window, Window)
-            },
-            "light_p99_s": {
-                rate: p99_s for rate, p99_s in each.p99_s.items() if math.isfinite(p99_s)
-            },
+            "near": summary(each.near),
+            "at_half": summary(each.at_half),
+            "overload": summary(each.overload),
             "useful_per_s": useful_per_s(each.overload),
             "recovery_s": recovery_s(each.overload),
         }
         for each in scores
     ]
-    file.write_text(json.dumps({"scores": kept, "failed": failed}, indent=1) + "\n")
+    windows = [
+        summary(window)
+        for by_rate in measured.values()
+        for each in by_rate.values()
+        for window in each
+    ]
+    found = {"scores": kept, "windows": windows, "failed": failed}
+    file.write_text(json.dumps(found) + "\n")
+
+
+def summary(window: Window) -> dict[str, object]:
+    return {
+        **window._asdict(),
+        "requests": len(window.requests),
+        "failures": window.failures,
+        "light_p99_s": window.latency_s(LIGHT, 0.99),
+        # The p50 and the p99.
+        "pages_s": {page: page_s(window, page) for page in PAGES},
+    }
 
 
 @contextmanager
@@ -427,6 +463,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="windows of each server at each rate (default: 2)",
     )
     parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="which visitors the first round has, and each further round the next (default: 0)",
+    )
+    parser.add_argument(
+        "--sweep",
+        type=Path,
+        metavar="FOLDER",
+        help="where the windows are kept that choose the shapes (default: the first FOLDER)",
+    )
+    parser.add_argument(
         "--seconds",
         type=sitting.positive_seconds,
         default=15.0,
@@ -437,17 +486,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser.parse_args(arguments)
         site_window.check()
-        options.folder.mkdir(parents=True, exist_ok=True)
+        sweep_folder = options.sweep or options.folder
+        for folder in (options.folder, sweep_folder):
+            folder.mkdir(parents=True, exist_ok=True)
         with sites() as site:
             windows = Windows(options.folder, site, options.seconds)
+            sweep = Windows(sweep_folder, site, options.seconds)
             found = (
-                best_shape(windows, *candidates(name, options.shape), options.rate)
+                best_shape(sweep, *candidates(name, options.shape), options.rate)
                 for name in options.server
             )
             servers = [server for server in found if server is not None]
             rates = [step * options.rate for step in STEPS]
-            measured = measure_in_turn(windows, servers, rates, options.rounds)
-            scores = score(windows, measured)
+            seeds = range(options.seed, options.seed + options.rounds)
+            measured = measure_in_turn(windows, servers, rates, seeds)
+            scores = score(windows, measured, options.seed)
             print_scores(scores)
             for server in measured.keys() - {each.server for each in scores}:
                 print(f"without a score: {server}, which sustains none of the rates")
@@ -455,14 +508,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_pages(scores)
             print()
             print_curves(scores)
+            failed = {**sweep.failed, **windows.failed}
+            for name, why in failed.items():
+                print(f"without {name}: {why}")
+            write(scores, measured, failed, options.folder / "scores.json")
             for each in scores:
                 if each.server.name == HEADWAY:
                     for rate in (each.rate, OVERLOAD * each.rate):
                         print(f"\nheadway top at {rate:.1f} requests/s:")
                         print(windows.told(each.server, rate))
-        for name, why in windows.failed.items():
-            print(f"without {name}: {why}")
-        write(scores, windows.failed, options.folder / "scores.json")
     except (CommandError, services.Missing) as error:
         clear_progress()
         print(f"bench {NAME}: {error}", file=sys.stderr)

@@ -96,7 +96,7 @@ def test_servers_are_measured_in_turn_and_hopeless_ones_no_further(tmp_path: Pat
     base = SERVER
     one, other = (base._replace(processes=n, threads=8) for n in (1, 2))
     windows = Made(tmp_path, {"1x8": 20.0, "2x8": 60.0})
-    found = site_servers.measure_in_turn(windows, [one, other], [30, 50, 70], 2)
+    found = site_servers.measure_in_turn(windows, [one, other], [30, 50, 70], [0, 1])
     assert windows.asked == [
         *(("1x8", 30, 0), ("2x8", 30, 0), ("1x8", 50, 0), ("2x8", 50, 0), ("2x8", 70, 0)),
         *(("1x8", 30, 1), ("2x8", 30, 1), ("1x8", 50, 1), ("2x8", 50, 1), ("2x8", 70, 1)),
@@ -112,7 +112,7 @@ def test_a_window_whose_generator_was_late_counts_nowhere(tmp_path: Path) -> Non
 
     windows = Late(tmp_path, no_site, SECONDS)
     assert site_servers.best_shape(windows, SERVER, [(2, 4)], 50) is None
-    assert site_servers.measure_in_turn(windows, [SERVER], [50], 1) == {SERVER: {}}
+    assert site_servers.measure_in_turn(windows, [SERVER], [50], [0]) == {SERVER: {}}
     assert window(50, 0.02)._replace(dropped=1).late
     assert site_servers.score(windows, {SERVER: {}}) == []
 
@@ -139,10 +139,13 @@ def test_kept_windows_are_read_and_not_measured_again(
     limits = {"2x4": 40.0, "2x8": 50.0}
     rates = [30.0, 45.0, 60.0]
 
-    def scored(windows: Windows) -> list[site_servers.Score]:
+    def measured(windows: Windows) -> dict[site_servers.Server, dict[float, list[Window]]]:
         best = site_servers.best_shape(windows, SERVER, [(2, 4), (2, 8)], 45)
         assert best is not None
-        return site_servers.score(windows, site_servers.measure_in_turn(windows, [best], rates, 2))
+        return site_servers.measure_in_turn(windows, [best], rates, [0, 1])
+
+    def scored(windows: Windows) -> list[site_servers.Score]:
+        return site_servers.score(windows, measured(windows))
 
     [first] = scored(Made(tmp_path, limits))
     assert first.server.shape == "2x8"
@@ -154,8 +157,12 @@ def test_kept_windows_are_read_and_not_measured_again(
     site_servers.print_curves([first])
     said = capsys.readouterr().out
     assert "headway preloaded" in said
-    site_servers.write([first], {}, tmp_path / "scores.json")
-    [row] = json.loads((tmp_path / "scores.json").read_text())["scores"]
+    kept = measured(Windows(tmp_path, no_site, SECONDS))
+    site_servers.write([first], kept, {}, tmp_path / "scores.json")
+    written = json.loads((tmp_path / "scores.json").read_text())
+    [row] = written["scores"]
     assert row["rate"] == first.rate
     assert row["at_half"]["requests"] == len(first.at_half.requests)
-    assert row["light_p99_s"] == {str(rate): p99_s for rate, p99_s in first.p99_s.items()}
+    assert [(each["rate"], each["light_p99_s"]) for each in written["windows"]] == [
+        (rate, first.p99_s[rate]) for rate in rates for _ in range(2)
+    ]
