@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -104,6 +105,18 @@ def test_a_candidate_that_does_not_start_or_is_too_large_is_excluded(tmp_path: P
     for shape in ((1, 2), (2, 2)):
         assert "the server does not start" in reasons[shape]
         assert "ImportError: large works in the main interpreter only" in reasons[shape]
+
+
+@pytest.mark.slow("starts two servers")
+def test_more_processes_than_cores_are_tried(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    core = str(min(os.sched_getaffinity(0)))
+    command = serve(tmp_path, WAITS, "--processes", "2", "--for", "1", "--json", str(file))
+    done = execute(["taskset", "--cpu-list", core, *TUNE, *command], timeout=120)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(file.read_text())
+    assert [each["setting"]["processes"] for each in document["candidates"]] == [2]
+    assert not document.get("excluded")
 
 
 @with_own_gil

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -99,7 +98,7 @@ def prepare_serve(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=argument(Whole(1, MAX_CORES)),
         help="try no candidate that can use more cores: one for each process, or for each "
-        "interpreter with a GIL of its own (default: the cores that this command may use)",
+        "interpreter with a GIL of its own (default: any number)",
     )
     parser.add_argument(
         "--memory",
@@ -169,10 +168,9 @@ def tune_shapes(
         control = connection.present._replace(shape=present_shape(opened, shapes[0]))
         chosen = chosen_candidates(options, control, shapes)
         connection.check(chosen)
-    cores = options.cores or len(os.sched_getaffinity(0))
     standby = Standby(
         opened,
-        Budget(cores, options.memory),
+        Budget(options.cores, options.memory),
         planned.timing,
         options.path,
         partial(starting, words, targets),

@@ -22,9 +22,10 @@ from headway.tune.trials import Measured
 
 
 class Budget(NamedTuple):
-    """The limits of a candidate's server. Threads that share a GIL use one core."""
+    """The limits of a candidate's server, None without one. Threads that share a GIL use one
+    core."""
 
-    cores: int
+    cores: int | None
     memory_bytes: int | None
 
 
@@ -106,13 +107,14 @@ class Standby:
         return Measured({**found.figures, MEMORY.key: float(memory_bytes)})
 
     def _beyond_cores(self, shape: Shape) -> str:
+        most = self._budget.cores
         gils = 1
         if self._present["own_gil"]:
             gils = shape.interpreters or self._present["interpreters"]
         cores = gils * (shape.processes or self._present["processes"])
-        if cores <= self._budget.cores:
+        if most is None or cores <= most:
             return ""
-        return f"it can use {cores} cores; --cores allows {self._budget.cores}"
+        return f"it can use {cores} cores; --cores allows {most}"
 
     def _beyond_memory(self, used_bytes: int) -> str:
         most = self._budget.memory_bytes
