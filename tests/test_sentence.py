@@ -92,6 +92,19 @@ CASES = {
         "interval (5 ms), for a GIL that hog held. The policy priority would prevent 480 ms of "
         "509 ms waited.",
     ),
+    # Its waits under the policy are shorter than the switch interval.
+    "short work that goes first and waits all the same": (
+        report(
+            [
+                thread("hog", [1e-4] * 90, [0.001] * 400, forced_drops=100, preventable_s=0.0),
+                thread("echo", [0.0004] * 300, [1e-5] * 300, preventable_s=0.1),
+            ],
+            0.7,
+            policy="priority",
+        ),
+        "Waiting: echo waited 120 ms of 700 ms, in 300 waits, most of it in waits shorter than the "
+        "switch interval (5 ms); the GIL was held 58 % of the time.",
+    ),
     "a convoy of threads that do both": (
         report(
             [

@@ -159,6 +159,18 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "ok",
     ),
     "a convoy in spite of a policy": ({**CONVOY, "policy": "priority"}, "convoy", "warning"),
+    # It waits for the first millisecond of longer holds, which no policy cuts short.
+    "short work that waits for less than an interval under a policy": (
+        {
+            **CONVOY,
+            "policy": "priority",
+            "gil_wait_time_histogram": same(1 * MS, 1000),
+            "gils": [gil(4.5, 0.1, gil_takes=9000, gil_wait=same(0.5 * MS, 9000))],
+            "threads": [{"thread_name": "worker", "thread_preventable": 0.6}],
+        },
+        "io-bound",
+        "ok",
+    ),
     "convoy in a program without requests": (
         {"process_kind": "run", "gils": CONVOY["gils"], "cpu_user_utilization": 0.5},
         "convoy",
@@ -558,6 +570,19 @@ def test_more_processes_bring_what_one_gil_and_the_cores_allow() -> None:
     # Where two processes have used up two cores, more of them bring nothing.
     two = [tick(pid, **{**GIL_BOUND, "cpu_cores": 2.0}) for pid in (1, 2)]
     assert not any("--processes" in each["try"] for each in verdict_on(*two)["advice"])
+
+
+def test_the_room_that_is_left_is_that_on_the_cores_that_others_leave() -> None:
+    # 1.2 ms of CPU time a request, with a GIL each.
+    two = {**HEALTHY, "cpu_cores": 2.0, "cpu_user_utilization": 0.12}
+    alone = verdict_on(tick(**two), tick(2, **two))["text"]
+    assert "At 1,670 requests/s" in alone
+    assert "Other processes" not in alone
+    # 0.24 cores of these, and 1.0 of others.
+    beside = {**two, "cores_busy": 12.4}
+    shared = verdict_on(tick(**beside), tick(2, **beside))["text"]
+    assert "At 833 requests/s" in shared
+    assert "Other processes use 1.0 cores; if they need more for more requests" in shared
 
 
 def test_a_shorter_switch_interval_cuts_waits_in_proportion_and_costs_handoffs() -> None:

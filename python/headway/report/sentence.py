@@ -115,7 +115,7 @@ def _limited(report: GilReport) -> str | None:
     threads = report.threads_of(gil)
     if not threads:
         return None
-    contention = contention_of(gil, threads, report.switch_interval_s)
+    contention = contention_of(gil, threads, report)
     found = diagnosis.findings(contention)
     if not found:
         return None
@@ -146,7 +146,7 @@ def _not_limited(report: GilReport) -> str:
         if longest_s < thresholds.SLOW_ANSWER_S.value:
             return said
         return f"{said.removesuffix('.')}, for up to {units.seconds(longest_s)} at a time."
-    return _of_few_waits(gil, threads, report.switch_interval_s)
+    return _of_few_waits(gil, threads, report)
 
 
 def _cores_taken(report: GilReport, gil: GilRow | None) -> str | None:
@@ -183,7 +183,7 @@ def _besides_taken_cores(report: GilReport, gil: GilRow) -> str:
     threads = report.threads_of(gil)
     if not threads or not gil.wait.count:
         return ""
-    contention = contention_of(gil, threads, report.switch_interval_s)
+    contention = contention_of(gil, threads, report)
     own = (diagnosis.CONVOY, diagnosis.COLLECTION)
     found = [each for each in diagnosis.findings(contention) if each in own]
     return _Waits(gil, threads, report, contention).besides(found)
@@ -332,8 +332,8 @@ def _slow_answer_s(process: GilReport) -> float:
     return limit_s
 
 
-def _of_few_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> str:
-    contention = contention_of(gil, threads, interval_s)
+def _of_few_waits(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> str:
+    contention = contention_of(gil, threads, report)
     waiter = max(threads, key=_waited_s)
     waited = _waited(waiter, gil)
     if diagnosis.is_little(contention):
@@ -342,7 +342,10 @@ def _of_few_waits(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
             f"{'Hardly any' if hardly else 'A little'} waiting: {waited}, the longest wait was "
             f"{units.seconds(gil.wait.max_s)}; {_held(gil)}"
         )
-    number, length = units.number(waiter.wait.count, "wait"), _length(gil, waiter, interval_s)
+    number, length = (
+        units.number(waiter.wait.count, "wait"),
+        _length(gil, waiter, report.switch_interval_s),
+    )
     return f"Waiting: {waited}, in {number}{length}; {_held(gil)}"
 
 
@@ -467,8 +470,9 @@ def _kept_s(thread: ThreadRow) -> float:
     return thread.longest_unanswered_s or 0.0
 
 
-def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | None) -> Contention:
-    """The figures of a GIL for the diagnosis of its threads."""
+def contention_of(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> Contention:
+    """The figures of a GIL of the process for the diagnosis of its threads."""
+    interval_s = report.switch_interval_s
     waiter = max(threads, key=_waited_s)
     kept_s, waited_for_kept_s = _long_holds(gil, threads, interval_s)
     divided = [thread for thread in threads if thread.waited_preventable_s is not None]
@@ -478,6 +482,10 @@ def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
         off_core_s = sum(thread.waited_off_core_s or 0.0 for thread in divided)
         unanswered_s = sum(thread.waited_unanswered_s or 0.0 for thread in divided)
         waited_for_kept_s = unanswered_s + (off_core_s if waited_for_kept_s else 0.0)
+    # Under a policy, waits of short work count only if they last for whole switch intervals.
+    preventable_s = None
+    if divided and report.policy == "interval":
+        preventable_s = sum(map(_preventable_s, divided))
     whole_s = diagnosis.whole_interval_s(interval_s or 0.0)
     return Contention(
         interval_s=interval_s,
@@ -491,7 +499,7 @@ def contention_of(gil: GilRow, threads: list[ThreadRow], interval_s: float | Non
         delayed_s=waiter.wait.p50_s,
         kept_s=kept_s,
         waited_for_kept_s=waited_for_kept_s,
-        preventable_s=sum(map(_preventable_s, divided)) if divided else None,
+        preventable_s=preventable_s,
         collection_s=sum(thread.waited_collection_s or 0.0 for thread in divided),
         longest_collection_s=max(thread.longest_collection_s or 0.0 for thread in threads),
     )

@@ -57,11 +57,12 @@ def full_gil(inputs: DiagnosisInputs) -> float | None:
 
 
 def capacity(inputs: DiagnosisInputs, gils: float) -> float | None:
-    """The requests/s that `gils` GILs carry on the available cores; None if unknown."""
+    """The requests/s that `gils` GILs carry on the cores that other processes leave; None if
+    unknown."""
     of_gil, cpu = full_gil(inputs), inputs.cpu_per_request
     if of_gil is None or cpu is None:
         return None
-    of_cores = inputs.cores / cpu if inputs.cores_known else math.inf
+    of_cores = inputs.cores_left / cpu if inputs.cores_known else math.inf
     return min(gils * of_gil, of_cores)
 
 

@@ -129,6 +129,12 @@ class DiagnosisInputs:
         return max(0.0, float(busy) / self.process_seconds - self.cpu)
 
     @property
+    def cores_left(self) -> float:
+        """The cores that these may use while other processes use as much as now."""
+        free = most(self.config["cores"], _UNKNOWN_CORES) - (self.cores_of_others or 0.0)
+        return max(self.cpu, min(self.cores, free))
+
+    @property
     def interval(self) -> float | None:
         """The switch interval; the longest of several."""
         return most(self.config["switch_interval"], 0.0) or None
@@ -209,7 +215,11 @@ class DiagnosisInputs:
 
     @property
     def victim(self) -> tuple[str, float] | None:
-        """The thread with the most waiting that a policy could have prevented, and how much."""
+        """The thread with the most waiting that a policy could have prevented, and how much. None
+        under a policy, where waits of short work count only if they last for whole switch
+        intervals."""
+        if self.scheduled:
+            return None
         row = max(self._divided or (), key=lambda row: row["thread_preventable"], default=None)
         return None if row is None else (str(row.get("thread_name")), row["thread_preventable"])
 
@@ -252,7 +262,7 @@ class DiagnosisInputs:
             delayed_s=delayed,
             kept_s=kept_s,
             waited_for_kept_s=waited_for_kept_s,
-            preventable_s=self.waited_behind("preventable"),
+            preventable_s=None if self.scheduled else self.waited_behind("preventable"),
             collection_s=collection_s,
             longest_collection_s=longest_collection_s,
         )

@@ -51,6 +51,8 @@ RULES = {
     "io-bound": io_bound,
 }
 _ORDER = tuple(RULES)
+# Others that use fewer cores are not named.
+OTHERS_CORES = 0.1
 # These rules do not count requests, so they need no minimum of them.
 WITHOUT_REQUESTS = (
     "cpu-limited",
@@ -210,6 +212,16 @@ def _unknown(inputs: DiagnosisInputs) -> Verdict:
     )
 
 
+def _others(inputs: DiagnosisInputs) -> str:
+    others = inputs.cores_of_others
+    if others is None or others < OTHERS_CORES:
+        return ""
+    return (
+        f" Other processes use {others:.1f} cores; if they need more for more requests, as a "
+        "database does, it is less."
+    )
+
+
 def _healthy(inputs: DiagnosisInputs) -> Verdict:
     """Nothing limits the processes. The text has the rate at which something would."""
     full = (
@@ -219,7 +231,7 @@ def _healthy(inputs: DiagnosisInputs) -> Verdict:
     )
     room = (
         f" At {advice.rate(full)}{advice.give_or_take(inputs)} the GIL or the cores would be "
-        f"full; now it is {advice.rate(inputs.rps)}."
+        f"full; now it is {advice.rate(inputs.rps)}.{_others(inputs)}"
         if full and inputs.rps
         else ""
     )
