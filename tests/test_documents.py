@@ -385,8 +385,8 @@ def test_the_readme_has_the_figures_of_the_recipes() -> None:
 
 
 def lines_of_reports() -> set[str]:
-    """The lines of the runs in docs/reports, as wide as the pages show them."""
-    reports = (ROOT / "docs" / "reports").glob("*.json")
+    """The lines of the convoy's runs in docs/reports, as wide as the pages show them."""
+    reports = (ROOT / "docs" / "reports").glob("convoy*.json")
     return {
         line
         for report in map(read_report, reports)
