@@ -342,10 +342,8 @@ def _of_few_waits(gil: GilRow, threads: list[ThreadRow], report: GilReport) -> s
             f"{'Hardly any' if hardly else 'A little'} waiting: {waited}, the longest wait was "
             f"{units.seconds(gil.wait.max_s)}; {_held(gil)}"
         )
-    number, length = (
-        units.number(waiter.wait.count, "wait"),
-        _length(gil, waiter, report.switch_interval_s),
-    )
+    number = units.number(waiter.wait.count, "wait")
+    length = _length(gil, waiter, report.switch_interval_s)
     return f"Waiting: {waited}, in {number}{length}; {_held(gil)}"
 
 

@@ -91,7 +91,7 @@ def _in_order(inputs: DiagnosisInputs) -> list[str]:
     found = inputs.findings
     first_full = found.index("gil-bound") if "gil-bound" in found else len(found)
     by_share = [*found[:first_full], "cpu-bound", *found[first_full:]]
-    # What stops the holders of the GIL explains all the waits for them.
+    # A limit or a lack of cores stops the holders of the GIL, and so explains all waits for them.
     return [*_ORDER[:2], *by_share, *(name for name in _ORDER[2:] if name not in by_share)]
 
 
